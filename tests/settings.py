@@ -1,0 +1,22 @@
+"""The project's settings for tests: own home, fast hashing, layers in memory."""
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("SWITCHYARD_HOME", tempfile.mkdtemp(prefix="switchyard-test-"))
+os.environ.setdefault("SWITCHYARD_SECRET_KEY", "for tests only")
+
+from webapp.settings import *  # noqa: E402, F403
+from webapp.settings import HOME  # noqa: E402
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(Path(HOME) / "test.sqlite3"),
+        "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
+    }
+}
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+CELERY_BROKER_URL = "memory://"
