@@ -4,6 +4,7 @@ RuntimeFault
 ├── InvalidArgument    the request or config cannot be meant
 ├── NotFound           no such model, version, route
 ├── AlreadyExists
+├── Conflict           a newer state is in place (HTTP 409: traffic tables only)
 ├── Unavailable        not ready, draining, queue full: try again
 ├── DeadlineExceeded   waited longer than allowed
 ├── Cancelled          the caller went away
@@ -23,6 +24,7 @@ class FaultCode(enum.Enum):
     UNAVAILABLE = "unavailable"
     UNSUPPORTED = "unsupported"
     ALREADY_EXISTS = "already_exists"
+    CONFLICT = "conflict"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
     DENIED = "denied"
@@ -64,6 +66,11 @@ class NotFound(RuntimeFault):
 
 class AlreadyExists(RuntimeFault):
     code = FaultCode.ALREADY_EXISTS
+    reason = FailureReason.CLIENT
+
+
+class Conflict(RuntimeFault):
+    code = FaultCode.CONFLICT
     reason = FailureReason.CLIENT
 
 

@@ -57,7 +57,7 @@ class InferRequest:
 
     __slots__ = (
         "arm", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "generation",
-        "head", "id", "queue_ns", "received_ns", "traffic_unit", "version",
+        "head", "id", "plan", "queue_ns", "received_ns", "traffic_unit", "version",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class InferRequest:
         self.cancelled = False
         self.traffic_unit = ""  # the header value a sticky traffic table keys on
         self.version: Any = None  # the LoadedVersion it was routed to
+        self.plan: Any = None  # spec.request_plan.RequestPlan: how its data meets that version
         self.arm = ""
         self.generation = 0
         self.queue_ns = 0

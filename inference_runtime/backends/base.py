@@ -1,0 +1,85 @@
+"""What a backend is: loads an artifact, executes joined batches, lets go; and how it describes a file.
+
+Arrays are C-contiguous and carry the batch dimension when the model batches. BF16 arrays hold the
+bits as uint16, BYTES arrays are object arrays of `bytes`. Shapes are what the *backend* sees: a
+`reshape` of the config has been applied to inputs before and is undone on outputs afterwards, both by
+the scheduler.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelArtifact:
+    """The files of one version. `directory` is `<model>/<version>`; nothing outside `model_directory` is read."""
+
+    model_name: str
+    version: int
+    model_directory: Path
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PortDescription:
+    """An input or output as the file has it; `shape` None: the file does not say the rank."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...] | None
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactDescription:
+    inputs: tuple[PortDescription, ...]
+    outputs: tuple[PortDescription, ...]
+
+
+class Backend(Protocol):
+    """One loaded copy of a version on one device.
+
+    The methods are called one at a time, `load` and `unload` off the event loop, `execute` on the
+    instance's thread or, for models that take microseconds, on the event loop itself.
+    """
+
+    def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
+        """Everything slow happens here. Raises a RuntimeFault that says what is wrong."""
+
+    def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
+        """One array per config input, in its order (None: optional and absent) → one per name asked.
+
+        Raises Internal with Triton's text when the model fails; every request of the batch gets it.
+        """
+
+    def unload(self) -> None:
+        """Lets go of memory and handles; safe after a failed load and safe to repeat."""
+
+
+class BackendFactory(Protocol):
+    """A backend class: makes copies, and describes a file without making one."""
+
+    def __call__(self, options: Mapping[str, str]) -> Backend: ...
+
+    def describe(
+        self, artifact: ModelArtifact, config: Any, options: Mapping[str, str]
+    ) -> ArtifactDescription | None:
+        """What the file says of its inputs and outputs; None when this backend takes any config."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedInstance:
+    """A backend that has loaded, ready to be driven by the version's scheduler."""
+
+    spec: InstanceSpec
+    backend: Backend
+    load_ns: int = 0
+    extras: Mapping[str, Any] = field(default_factory=dict)
