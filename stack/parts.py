@@ -59,9 +59,7 @@ def web_part(settings: StackSettings) -> ProcessSpec:
     )  # fmt: skip
 
 
-def worker_part(
-    settings: StackSettings, *, name: str, queue: str, concurrency: int
-) -> ProcessSpec:
+def worker_part(settings: StackSettings, *, name: str, queue: str, concurrency: int) -> ProcessSpec:
     ready = settings.home / "run" / f"{name}.ready"
     return ProcessSpec(
         name=name,
