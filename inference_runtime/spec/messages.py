@@ -56,8 +56,9 @@ class InferRequest:
     """
 
     __slots__ = (
-        "arm", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "generation",
-        "head", "id", "plan", "queue_ns", "received_ns", "traffic_unit", "version",
+        "arm", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "expires_ns",
+        "generation", "head", "id", "plan", "queue_ns", "received_ns", "state", "traffic_unit",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,8 @@ class InferRequest:
         self.id = id_
         self.deadline_ns = 0  # grpc-timeout; 0: none
         self.cancelled = False
+        self.state = 0  # how far it got; scheduling.inflight names the values and is the only writer
+        self.expires_ns = 0  # when waiting in a queue ends for it; 0: never
         self.traffic_unit = ""  # the header value a sticky traffic table keys on
         self.version: Any = None  # the LoadedVersion it was routed to
         self.plan: Any = None  # spec.request_plan.RequestPlan: how its data meets that version
