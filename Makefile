@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run demo test test-all check fmt lint types imports bench corpus requirements clean
+.PHONY: run demo test slow check fmt lint types imports bench corpus requirements clean
 .DEFAULT_GOAL := run
 
 $(PY):
@@ -36,8 +36,8 @@ corpus: $(VENV)/.demo        ## fetch the real models that tests and benchmarks 
 test: $(VENV)/.dev           ## the quick tests
 	$(PY) -m pytest -q -m "not slow and not e2e and not browser"
 
-test-all: $(VENV)/.dev corpus ## every test, browser and end to end included
-	$(PY) -m pytest -q
+slow: $(VENV)/.dev corpus     ## the slower suites: real models, whole stacks, Chromium
+	$(PY) -m pytest -q -m "slow or e2e or browser"
 
 check: $(VENV)/.dev          ## what CI checks: format, lint, types, imports, quick tests
 	$(PY) -m ruff format --check .
