@@ -78,7 +78,9 @@ class InferRequest:
         self.id = id_
         self.deadline_ns = 0  # grpc-timeout; 0: none
         self.cancelled = False
-        self.state = 0  # how far it got; scheduling.inflight names the values and is the only writer
+        self.state = (
+            0  # how far it got; scheduling.inflight names the values and is the only writer
+        )
         self.expires_ns = 0  # when waiting in a queue ends for it; 0: never
         self.traffic_unit = ""  # the header value a sticky traffic table keys on
         self.version: Any = None  # the LoadedVersion it was routed to

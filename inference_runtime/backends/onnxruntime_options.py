@@ -1,0 +1,123 @@
+"""What a config and the server's backend options say about an ONNX Runtime session; pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inference_runtime.errors import InvalidArgument
+
+_GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 1: "ORT_ENABLE_EXTENDED", 2: "ORT_DISABLE_ALL"}
+_KNOWN_GPU_ACCELERATORS = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+}
+_KNOWN_CPU_ACCELERATORS = {"openvino": "OpenVINOExecutionProvider"}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Hashable, so that instances with equal settings can share one session."""
+
+    intra_op_threads: int
+    inter_op_threads: int
+    parallel: bool
+    graph_level: str  # name of a GraphOptimizationLevel
+    memory_arena: bool
+    memory_pattern: bool
+    entries: tuple[tuple[str, str], ...]  # session config entries, as they are
+    run_entries: tuple[tuple[str, str], ...]
+    library_files: tuple[str, ...]  # custom operators
+    providers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # in order of preference
+
+
+def session_settings(
+    proto: Any, options: Mapping[str, str], gpu: int | None = None
+) -> SessionSettings:
+    """`proto` is the model's config, which need not be complete yet; raises InvalidArgument."""
+    read = _Reader(proto.name, {k: v.string_value for k, v in proto.parameters.items()}, options)
+    return SessionSettings(
+        # One thread by default: instances are the unit of parallelism, and pools sized to the
+        # host make several sessions slower than one.
+        intra_op_threads=read.number("intra_op_thread_count", 1),
+        inter_op_threads=read.number("inter_op_thread_count", 1),
+        parallel=read.choice("execution_mode", {"0": False, "1": True}, False),
+        graph_level=_GRAPH_LEVELS.get(proto.optimization.graph.level, "ORT_ENABLE_ALL"),
+        memory_arena=read.choice("enable_mem_arena", _SWITCH, True),
+        # Patterns are kept per shape, so with sizes that vary memory would climb for ever; measured,
+        # they gain nothing on the models of the benchmark.
+        memory_pattern=read.choice("enable_mem_pattern", _SWITCH, False),
+        entries=read.session_entries(),
+        run_entries=read.run_entries(),
+        library_files=tuple(proto.model_operations.op_library_filename),
+        providers=_providers(proto, gpu),
+    )
+
+
+_SWITCH: Mapping[str, bool] = {"0": False, "1": True}
+
+
+class _Reader:
+    """The model's parameters, then the server's backend options, then a default."""
+
+    def __init__(self, name: str, parameters: Mapping[str, str], options: Mapping[str, str]):
+        self._name = name
+        self._parameters = parameters
+        self._options = options
+
+    def _text(self, key: str) -> str | None:
+        return self._parameters.get(key, self._options.get(key))
+
+    def number(self, key: str, default: int) -> int:
+        text = self._text(key)
+        if text is None:
+            return default
+        if not text.isdecimal():
+            raise InvalidArgument(
+                f"parameter '{key}' of model '{self._name}' must be a non-negative integer, got '{text}'"
+            )
+        return int(text)
+
+    def choice(self, key: str, choices: Mapping[str, Any], default: Any) -> Any:
+        text = self._text(key)
+        if text is None:
+            return default
+        if text not in choices:
+            raise InvalidArgument(
+                f"parameter '{key}' of model '{self._name}' must be one of "
+                f"{', '.join(choices)}, got '{text}'"
+            )
+        return choices[text]
+
+    def session_entries(self) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            sorted((k, v) for k, v in self._parameters.items() if k.startswith("session."))
+        )
+
+    def run_entries(self) -> tuple[tuple[str, str], ...]:
+        key = "memory.enable_memory_arena_shrinkage"
+        text = self._parameters.get(key)
+        return ((key, text),) if text else ()
+
+
+def _providers(proto: Any, gpu: int | None) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    accelerators = proto.optimization.execution_accelerators
+    wanted: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+    if gpu is None:
+        for entry in accelerators.cpu_execution_accelerator:
+            wanted.append((_known(entry.name, _KNOWN_CPU_ACCELERATORS), ()))
+    else:
+        cuda = {"device_id": str(gpu)}
+        for entry in accelerators.gpu_execution_accelerator:
+            provider = _known(entry.name, _KNOWN_GPU_ACCELERATORS)
+            if provider == "CUDAExecutionProvider":
+                cuda.update(entry.parameters)
+            else:
+                wanted.append((provider, tuple(sorted(entry.parameters.items()))))
+        wanted.append(("CUDAExecutionProvider", tuple(sorted(cuda.items()))))
+    return (*wanted, ("CPUExecutionProvider", ()))
+
+
+def _known(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        raise InvalidArgument(f"unknown Execution Accelerator '{name}' is requested")
+    return known[name]

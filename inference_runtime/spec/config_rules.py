@@ -1,0 +1,217 @@
+"""What a config must not say, in Triton's words. Every function raises InvalidArgument or returns. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from inference_runtime import pb
+from inference_runtime.errors import InvalidArgument
+from inference_runtime.spec.config_defaults import ENSEMBLE, KNOWN_PLATFORMS
+
+
+def check_identity(proto: Any, directory: str) -> None:
+    """Name, backend and platform; run after `fill_identity`."""
+    if proto.name != directory:
+        raise InvalidArgument(
+            f"unexpected directory name '{directory}' for model '{proto.name}', "
+            "directory name must equal model name"
+        )
+    if proto.max_batch_size < 0:
+        raise InvalidArgument(f"'max_batch_size' must be non-negative value for {proto.name}")
+    if proto.HasField("ensemble_scheduling") and proto.platform != ENSEMBLE:
+        raise InvalidArgument(
+            f"ensemble scheduling cannot be set for model '{proto.name}' whose platform is not ensemble"
+        )
+    if proto.platform == ENSEMBLE:
+        _check_ensemble(proto)
+        return
+    if not proto.backend:
+        raise InvalidArgument(f"unexpected platform type '{proto.platform}' for {proto.name}")
+    _check_pair(proto)
+
+
+def _check_ensemble(proto: Any) -> None:
+    if proto.backend:
+        raise InvalidArgument(
+            f"Ensemble model '{proto.name}' must have platform type 'ensemble' and empty backend type"
+        )
+    if not proto.HasField("ensemble_scheduling"):
+        raise InvalidArgument(
+            f"ensemble scheduling must be set for ensemble {proto.name} whose platform is ensemble"
+        )
+
+
+def _check_pair(proto: Any) -> None:
+    platforms = {row.platform for row in KNOWN_PLATFORMS if row.backend == proto.backend}
+    if platforms and proto.platform and proto.platform not in platforms:
+        raise InvalidArgument(
+            f"unexpected 'platform' and 'backend' pair, got:{proto.platform}, {proto.backend}"
+        )
+
+
+def check_ports(proto: Any) -> None:
+    """Inputs and outputs; run after auto-completion."""
+    for entry in proto.input:
+        _Port(proto, "input", entry).check()
+    for entry in proto.output:
+        _Port(proto, "output", entry).check()
+    for kind, entries in (("input", proto.input), ("output", proto.output)):
+        names = [entry.name for entry in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgument(
+                    f"model {kind} '{name}' is specified more than once for {proto.name}"
+                )
+    if not proto.output:
+        raise InvalidArgument(
+            "model configuration must contain at least one output, none were specified"
+        )
+
+
+class _Port:
+    def __init__(self, proto: Any, kind: str, entry: Any) -> None:
+        self._proto = proto
+        self._kind = kind
+        self._entry = entry
+
+    def check(self) -> None:
+        entry = self._entry
+        self._demand(bool(entry.name), "must specify 'name'")
+        self._demand(
+            entry.data_type != pb.DataType.Value("TYPE_INVALID"),
+            self._named("must specify 'data_type'"),
+        )
+        self._demand(len(entry.dims) > 0, self._named("must specify 'dims'"))
+        self._demand(
+            all(dim > 0 or dim == -1 for dim in entry.dims),
+            self._named(
+                "dimension must be integer >= 1, or -1 to indicate a variable-size dimension"
+            ),
+        )
+        if entry.HasField("reshape"):
+            self._check_reshape()
+        if self._kind == "input" and entry.format != pb.ModelInput.FORMAT_NONE:
+            self._demand(len(entry.dims) == 3, "NHWC/NCHW require 3 dims")
+        self._check_tensorrt_only()
+
+    def _check_reshape(self) -> None:
+        dims, shape = list(self._entry.dims), list(self._entry.reshape.shape)
+        self._demand(
+            bool(shape) or self._proto.max_batch_size > 0,
+            self._named(
+                "cannot have empty reshape for non-batching model as scalar tensors are not supported"
+            ),
+        )
+        self._demand(
+            all(dim > 0 or dim == -1 for dim in shape),
+            self._named(
+                "reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension"
+            ),
+        )
+        self._demand(
+            dims.count(-1) == shape.count(-1),
+            self._named("has different number of variable-size dimensions for dims and reshape"),
+        )
+        self._demand(
+            _fixed_runs(dims) == _fixed_runs(shape),
+            self._named("has different size for dims and reshape"),
+        )
+
+    def _check_tensorrt_only(self) -> None:
+        if self._proto.platform == "tensorrt_plan":
+            return
+        if self._entry.is_shape_tensor:
+            raise InvalidArgument(
+                f"shape tensors are only supported for TensorRT platform for {self._proto.name}"
+            )
+        if self._entry.is_non_linear_format_io:
+            raise InvalidArgument(
+                "Non-linear IO format is only supported for the TensorRT platform "
+                f"for {self._proto.name}"
+            )
+
+    def _named(self, rule: str) -> str:
+        return f"'{self._entry.name}' {rule}"
+
+    def _demand(self, holds: bool, rule: str) -> None:
+        if not holds:
+            raise InvalidArgument(f"model {self._kind} {rule} for {self._proto.name}")
+
+
+def _fixed_runs(dims: Sequence[int]) -> list[int]:
+    """Products of the runs of fixed dimensions between variable ones."""
+    runs = [1]
+    for dim in dims:
+        if dim == -1:
+            runs.append(1)
+        else:
+            runs[-1] *= dim
+    return runs
+
+
+def check_dynamic_batching(proto: Any) -> None:
+    if not proto.HasField("dynamic_batching"):
+        return
+    batching, name = proto.dynamic_batching, proto.name
+    for size in batching.preferred_batch_size:
+        if size <= 0:
+            raise InvalidArgument(f"dynamic batching preferred size must be positive for {name}")
+        if size > proto.max_batch_size:
+            raise InvalidArgument(
+                f"dynamic batching preferred size must be <= max batch size for {name}"
+            )
+    levels = batching.priority_levels
+    if levels > 0:
+        if not 1 <= batching.default_priority_level <= levels:
+            raise InvalidArgument(
+                f"default priority level must be in range [1, {levels}] for {name}"
+            )
+        if any(not 1 <= level <= levels for level in batching.priority_queue_policy):
+            raise InvalidArgument(
+                f"priority queue policy must have priority level in range [1, {levels}] for {name}"
+            )
+    if batching.preserve_ordering:
+        _check_ordering(batching, name)
+
+
+def _check_ordering(batching: Any, name: str) -> None:
+    if batching.priority_levels > 1:
+        raise InvalidArgument(
+            f"Only one priority level is allowed when 'preserve_ordering' is true for {name}"
+        )
+    policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
+    if any(
+        policy.default_timeout_microseconds and policy.timeout_action == pb.ModelQueuePolicy.DELAY
+        for policy in policies
+    ):
+        raise InvalidArgument(
+            "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true "
+            f"for {name}"
+        )
+
+
+def check_instance_groups(proto: Any, usable_gpus: Sequence[int]) -> None:
+    """Run after `fill_instance_groups`."""
+    for group in proto.instance_group:
+        problem = _group_problem(proto, group, usable_gpus)
+        if problem:
+            raise InvalidArgument(f"instance group {group.name} of model {proto.name} {problem}")
+
+
+def _group_problem(proto: Any, group: Any, usable_gpus: Sequence[int]) -> str:
+    kinds = pb.ModelInstanceGroup
+    if group.kind in (kinds.KIND_MODEL, kinds.KIND_CPU) and group.gpus:
+        kind = kinds.Kind.Name(group.kind)
+        return f"has kind {kind} but specifies one or more GPUs"
+    if group.kind == kinds.KIND_GPU:
+        if not usable_gpus:
+            return "has kind KIND_GPU but no GPUs are available"
+        for gpu in group.gpus:
+            if gpu not in usable_gpus:
+                usable = ", ".join(map(str, usable_gpus))
+                return (
+                    f"specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum "
+                    f"required CUDA compute compatibility are: {usable}"
+                )
+    if group.profile and proto.platform != "tensorrt_plan":
+        return "specifies profile field which is only supported for TensorRT models"
+    return ""
