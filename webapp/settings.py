@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "webapp.dashboard",
 ]
 MIDDLEWARE = [
+    "webapp.core.request_id.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -81,6 +82,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "webapp.core.page_errors.PageErrorsMiddleware",
 ]
 ROOT_URLCONF = "webapp.urls"
 ASGI_APPLICATION = "webapp.asgi.application"
@@ -94,6 +96,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "webapp.core.page_context.page_context",
             ]
         },
     }
@@ -123,6 +126,18 @@ CHANNEL_LAYERS = {
     }
 }
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+# Shared by the worker and by whoever sends a wake-up: a dead broker costs seconds, never a hang.
+CELERY_BROKER_OPTIONS = {
+    "task_serializer": "json",
+    "broker_connection_timeout": 2.0,
+    "broker_transport_options": {
+        "visibility_timeout": 3600,
+        "socket_timeout": 10.0,
+        "socket_connect_timeout": 2.0,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+    },
+}
 
 # -- Security -------------------------------------------------------------------------------
 BEHIND_TLS = env.boolean("SWITCHYARD_BEHIND_TLS", False)
@@ -185,7 +200,13 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = HOME / "static"
+STATIC_ROOT.mkdir(exist_ok=True)
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "webapp.core.finders.PackageFilesFinder",
+]
 # `make run` serves straight from the source folders, so there is no collect step to forget.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -193,7 +214,17 @@ WHITENOISE_AUTOREFRESH = DEBUG
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{levelname} {name} {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {
+        "request_id": {"()": "webapp.core.request_id.RequestIdFilter"},
+        "broken_line": {"()": "webapp.core.log_filters.BrokenLineFilter"},
+    },
+    "formatters": {"line": {"format": "{levelname} {name} [{request_id}] {message}", "style": "{"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["request_id", "broken_line"],
+        }
+    },
     "root": {"handlers": ["console"], "level": env.text("SWITCHYARD_LOG_LEVEL", "INFO")},
 }

@@ -38,6 +38,8 @@ class Job(TimestampedModel):
     )
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    worker = models.CharField(max_length=120, blank=True)  # who holds the lease
+    woken_at = models.DateTimeField(null=True)  # when a wake-up was last sent
 
     class Meta:
         ordering: ClassVar = ["-created_at"]

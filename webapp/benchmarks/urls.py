@@ -1,0 +1,6 @@
+"""Pages of benchmarks."""
+
+from django.urls import URLPattern
+
+app_name = "benchmarks"
+urlpatterns: list[URLPattern] = []

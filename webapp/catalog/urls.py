@@ -1,0 +1,6 @@
+"""Pages of catalog."""
+
+from django.urls import URLPattern
+
+app_name = "catalog"
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,6 @@
+"""Pages of dashboard."""
+
+from django.urls import URLPattern
+
+app_name = "dashboard"
+urlpatterns: list[URLPattern] = []

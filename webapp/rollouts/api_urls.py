@@ -1,0 +1,6 @@
+"""API routes of rollouts, under /api/v1/."""
+
+from django.urls import URLPattern
+
+app_name = "rollouts_api"
+urlpatterns: list[URLPattern] = []

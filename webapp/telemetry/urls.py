@@ -1,0 +1,6 @@
+"""Pages of telemetry."""
+
+from django.urls import URLPattern
+
+app_name = "telemetry"
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,6 @@
+"""Pages of uploads."""
+
+from django.urls import URLPattern
+
+app_name = "uploads"
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,113 @@
+"""Carries out one attempt at a job: claim, keep the lease alive, settle once, whatever happens."""
+
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from django.db import DatabaseError, close_old_connections, connections
+
+from webapp.core.errors import ControlPlaneError
+from webapp.jobs.claims import Claim, JobCancelled, LeaseLost
+from webapp.jobs.services import (
+    HEARTBEAT_SECONDS,
+    job_cancelled,
+    job_claim,
+    job_fail,
+    job_heartbeat,
+    job_release,
+    job_succeed,
+)
+
+logger = logging.getLogger(__name__)
+
+Work = Callable[[Claim], dict[str, Any] | None]
+
+
+def run_job(job_id: str, work: Work, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    """Returns quietly when the job is gone, settled or somebody else's: wake-ups may be doubled."""
+    close_old_connections()
+    claim = job_claim(job_id=job_id, worker=worker_name())
+    if claim is None:
+        logger.info("job %s: nothing to do", job_id)
+        return
+    logger.info("job %s (%s): attempt %d", job_id, claim.job.kind, claim.job.attempt)
+    try:
+        with Heartbeat(claim, seconds=heartbeat_seconds):
+            _settle(claim, work)
+    except (SystemExit, KeyboardInterrupt):
+        # The worker is told to stop. Handing the job back costs it no attempt and no waiting.
+        if not claim.settled and job_release(claim=claim):
+            logger.info("job %s: handed back, the worker stops", job_id)
+        raise
+
+
+def _settle(claim: Claim, work: Work) -> None:
+    try:
+        result = work(claim)
+    except LeaseLost:
+        logger.warning("job %s: lease lost, outcome dropped", claim.job.id)
+    except JobCancelled:
+        job_cancelled(claim=claim)
+    except ControlPlaneError as error:
+        job_fail(claim=claim, reason=error.reason, detail=error.detail, fix=error.help_text)
+    except Exception as error:
+        logger.exception("job %s (%s) failed", claim.job.id, claim.job.kind)
+        job_fail(
+            claim=claim,
+            reason="INTERNAL",
+            detail=f"{type(error).__name__}: {error}",
+            fix=f"The worker's log has the details; look for {claim.job.id}.",
+        )
+    else:
+        if not claim.settled and not job_succeed(claim=claim, result=result):
+            logger.warning("job %s: lease lost at the end, outcome dropped", claim.job.id)
+
+
+def worker_name() -> str:
+    return f"{platform.node()}:{os.getpid()}"
+
+
+class Heartbeat:
+    """Renews the lease from a thread of its own, so that long calls need not think of it."""
+
+    def __init__(self, claim: Claim, *, seconds: float) -> None:
+        self._claim = claim
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._beat, name=f"lease-{claim.job.id}", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=self._seconds + 5)
+
+    def _beat(self) -> None:
+        try:
+            while not self._stop.wait(self._seconds):
+                self._renew()
+        finally:
+            connections.close_all()
+
+    def _renew(self) -> None:
+        if self._claim.settled:
+            return
+        try:
+            job_heartbeat(claim=self._claim)
+        except DatabaseError as error:
+            # The lease outlives several beats, so one that fails is only worth a line.
+            logger.warning("job %s: lease not renewed: %s", self._claim.job.id, error)
+            connections.close_all()

@@ -1,0 +1,25 @@
+"""One line per periodic task. A turn that was not taken before the next is due is dropped."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Every:
+    seconds: float
+    task: str
+    expires: float  # less than `seconds`: a stalled worker wakes to one turn, not to a thousand
+    queue: str = "default"
+
+    def entry(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "schedule": self.seconds,
+            "options": {"expires": self.expires, "queue": self.queue},
+        }
+
+
+EVERY: list[Every] = [
+    Every(seconds=5, task="jobs_reap", expires=4),
+    Every(seconds=3600, task="idempotency_prune", expires=3000),
+]
