@@ -1,0 +1,49 @@
+"""What a reading of the metrics is made from: the counters of every version and the machine's gauges."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from inference_runtime.telemetry.gpu import GpuSample
+from inference_runtime.telemetry.host import HostReading, ProcessReading
+from inference_runtime.telemetry.options import MetricsOptions
+from inference_runtime.telemetry.stats import ArmStats, DeviceStats, VersionStats
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficShare:
+    """One arm of an applied traffic table."""
+
+    model: str
+    version: int
+    arm: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSnapshot:
+    options: MetricsOptions
+    versions: tuple[VersionStats, ...]
+    arms: tuple[tuple[str, int, ArmStats], ...]
+    process: ProcessReading
+    host: HostReading | None = None
+    gpus: tuple[GpuSample, ...] = ()
+    traffic: Iterable[TrafficShare] = field(default=())
+
+    def devices(self) -> Iterator[tuple[Mapping[str, str], DeviceStats]]:
+        """Every set of counters with its labels: the model's own, then one per GPU it runs on."""
+        for stats in self.versions:
+            labels = version_labels(stats)
+            for device in stats.devices.values():
+                yield (
+                    {**labels, "gpu_uuid": device.gpu_uuid} if device.gpu_uuid else labels,
+                    device,
+                )
+
+
+def version_labels(stats: VersionStats) -> dict[str, str]:
+    tags = {f"_{key}": value for key, value in stats.tags.items()}
+    return {"model": stats.model, "version": str(stats.version), **tags}
+
+
+def arm_labels(model: str, version: int, arm: str) -> dict[str, str]:
+    return {"model": model, "version": str(version), "arm": arm}

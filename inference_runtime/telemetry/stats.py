@@ -1,0 +1,240 @@
+"""The counters of one loaded version and of its traffic arms; every request that ends is counted here once.
+
+`VersionStats` starts at zero when a version is loaded and goes with it, as Triton's statistics do. Its
+`arms` are shared by every load of the same version number and only ever grow (see `registry`). All
+methods run on the event loop; an execution is one call, not one per request, to keep a request cheap.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_runtime.errors import FailureReason, RuntimeFault
+from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
+from inference_runtime.spec.messages import InferRequest
+from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
+
+_LAST_BUCKET = BUCKETS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is true of a version right now, asked of its scheduler when somebody reads."""
+
+    pending: int = 0  # accepted, not started
+    inflight: int = 0  # accepted, not settled
+    instances: int = 0
+    busy: int = 0
+
+
+class ArmStats:
+    """What clients of one arm of one version saw, since the process started."""
+
+    __slots__ = (
+        "arm", "cancellations", "client_faults", "compute_ns", "executions", "failures", "generation",
+        "inferences", "latency", "latency_ns", "queue_ns", "rejections", "successes", "timeouts",
+    )  # fmt: skip
+
+    def __init__(self, arm: str) -> None:
+        self.arm = arm
+        self.generation = 0
+        self.successes = 0
+        self.failures = 0
+        self.client_faults = 0
+        self.rejections = 0
+        self.timeouts = 0
+        self.cancellations = 0
+        self.inferences = 0
+        self.executions = 0
+        self.queue_ns = 0
+        self.compute_ns = 0
+        self.latency_ns = 0
+        self.latency = [0] * BUCKETS  # successful requests, from complete request to answer
+
+    @property
+    def requests(self) -> int:
+        return (
+            self.successes
+            + self.failures
+            + self.client_faults
+            + self.rejections
+            + self.timeouts
+            + self.cancellations
+        )
+
+
+@dataclass(slots=True)
+class BatchSizeStats:
+    executions: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
+
+
+class DeviceStats:
+    """Triton's counters of the instances on one device; `gpu_uuid` is empty for the CPU."""
+
+    __slots__ = (
+        "batch_sizes",
+        "executions",
+        "gpu_uuid",
+        "infer_ns",
+        "inferences",
+        "input_ns",
+        "output_ns",
+        "queue_ns",
+        "success_ns",
+        "successes",
+    )
+
+    def __init__(self, gpu_uuid: str) -> None:
+        self.gpu_uuid = gpu_uuid
+        self.successes = 0
+        self.success_ns = 0
+        self.queue_ns = 0
+        self.input_ns = 0
+        self.infer_ns = 0
+        self.output_ns = 0
+        self.inferences = 0
+        self.executions = 0
+        self.batch_sizes: dict[int, BatchSizeStats] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSources:
+    wall_ms: Callable[[], int]  # read once per execution, for `last_inference`
+    gpu_uuid: Callable[[int], str] = str
+
+
+class VersionStats:
+    def __init__(
+        self,
+        *,
+        model: str,
+        version: int,
+        arms: dict[str, ArmStats],
+        sources: StatsSources,
+        tags: Mapping[str, str] | None = None,
+        detail: DurationDetail | None = None,
+    ) -> None:
+        self.model = model
+        self.version = version
+        self.tags = tags or {}
+        self.arms = arms
+        self.detail = detail
+        self.load_seconds = 0.0
+        self.last_inference_ms = 0
+        # Accepted by the scheduler and not answered; what was refused before is only in `failures`.
+        self.failed = 0
+        self.failed_ns = 0
+        self.failures = dict.fromkeys(FailureReason, 0)
+        # The model's own set is there even when all instances are on GPUs.
+        self.devices: dict[str, DeviceStats] = {"": DeviceStats("")}
+        self.gauges: Callable[[], Gauges] = Gauges
+        self._sources = sources
+
+    def device(self, gpu: int | None = None) -> DeviceStats:
+        """The counters of the instances on one GPU, or of those on none."""
+        uuid = "" if gpu is None else self._sources.gpu_uuid(gpu)
+        return self.devices.setdefault(uuid, DeviceStats(uuid))
+
+    def arm(self, name: str) -> ArmStats:
+        arm = self.arms.get(name)
+        if arm is None:
+            arm = self.arms[name] = ArmStats(name)
+        return arm
+
+    def executed(
+        self, device: DeviceStats, times: ExecutionTimes, rows: int, first: InferRequest
+    ) -> None:
+        """One execution took place, well or badly; its requests are counted by the calls below."""
+        self.last_inference_ms = self._sources.wall_ms()
+        device.executions += 1
+        size = device.batch_sizes.get(rows)
+        if size is None:
+            size = device.batch_sizes[rows] = BatchSizeStats()
+        size.executions += 1
+        size.input_ns += times.gathered_ns - times.started_ns
+        size.infer_ns += times.inferred_ns - times.gathered_ns
+        size.output_ns += times.finished_ns - times.inferred_ns
+        self.arm(first.arm).executions += 1
+
+    def succeeded(
+        self,
+        device: DeviceStats,
+        times: ExecutionTimes,
+        requests: Sequence[InferRequest],
+        now_ns: int,
+    ) -> None:
+        """All of `requests`, at least one and all of one execution, are answered now."""
+        started_ns = times.started_ns
+        compute_ns = times.finished_ns - started_ns
+        count = len(requests)
+        total_ns = total_queue_ns = inferences = 0
+        name = requests[0].arm
+        arm = self.arm(name)
+        arm.generation = requests[0].generation
+        for request in requests:
+            if request.arm != name:
+                name = request.arm
+                arm = self.arm(name)
+                arm.generation = request.generation
+            received_ns = request.received_ns
+            latency_ns = now_ns - received_ns
+            queue_ns = started_ns - received_ns
+            rows = request.plan.batch_size
+            request.queue_ns = queue_ns
+            request.compute_ns = compute_ns
+            total_ns += latency_ns
+            total_queue_ns += queue_ns
+            inferences += rows
+            arm.successes += 1
+            arm.inferences += rows
+            arm.queue_ns += queue_ns
+            arm.compute_ns += compute_ns
+            arm.latency_ns += latency_ns
+            bucket = bisect_left(BOUNDS_NS, latency_ns)
+            arm.latency[bucket if bucket < BUCKETS else _LAST_BUCKET] += 1
+        device.successes += count
+        device.success_ns += total_ns
+        device.queue_ns += total_queue_ns
+        device.input_ns += count * (times.gathered_ns - started_ns)
+        device.infer_ns += count * (times.inferred_ns - times.gathered_ns)
+        device.output_ns += count * (times.finished_ns - times.inferred_ns)
+        device.inferences += inferences
+        if self.detail is not None:
+            self.detail.succeeded(times, requests, now_ns)
+
+    def failed_after_acceptance(
+        self, request: InferRequest, fault: RuntimeFault, now_ns: int
+    ) -> None:
+        """A request the scheduler had accepted ends without an answer of the model."""
+        self.failed += 1
+        self.failed_ns += now_ns - request.received_ns
+        # A model that blames the request has still failed to execute it: Triton says BACKEND.
+        client = fault.reason is FailureReason.CLIENT
+        self.failures[FailureReason.BACKEND if client else fault.reason] += 1
+        self._fail_arm(request, fault)
+        if self.detail is not None:
+            self.detail.failed(request, now_ns)
+
+    def refused(self, request: InferRequest, fault: RuntimeFault) -> None:
+        """A request that never entered the queue: the protocol keeps it out of `fail`, we count it once."""
+        self.failures[fault.reason] += 1
+        self._fail_arm(request, fault)
+
+    def _fail_arm(self, request: InferRequest, fault: RuntimeFault) -> None:
+        arm = self.arm(request.arm)
+        arm.generation = request.generation
+        counter = _ARM_COUNTER[fault.reason]
+        setattr(arm, counter, getattr(arm, counter) + 1)
+
+
+_ARM_COUNTER = {
+    FailureReason.REJECTED: "rejections",
+    FailureReason.TIMEOUT: "timeouts",
+    FailureReason.CANCELED: "cancellations",
+    FailureReason.CLIENT: "client_faults",
+    FailureReason.BACKEND: "failures",
+    FailureReason.OTHER: "failures",
+}

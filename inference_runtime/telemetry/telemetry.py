@@ -1,0 +1,80 @@
+"""The door to telemetry: the registry, the machine's monitors, and every form they are read in."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from inference_runtime.telemetry.exposition import render
+from inference_runtime.telemetry.gpu import GpuMonitor
+from inference_runtime.telemetry.host import HostMonitor
+from inference_runtime.telemetry.options import MetricsOptions
+from inference_runtime.telemetry.registry import StatsRegistry
+from inference_runtime.telemetry.runtime_metrics import RUNTIME_FAMILIES
+from inference_runtime.telemetry.snapshot import MetricsSnapshot, TrafficShare
+from inference_runtime.telemetry.switchyard_statistics import StateOf, statistics_body
+from inference_runtime.telemetry.triton_metrics import TRITON_FAMILIES
+
+FAMILIES = TRITON_FAMILIES + RUNTIME_FAMILIES
+
+
+def _no_traffic() -> Iterable[TrafficShare]:
+    return ()
+
+
+class Telemetry:
+    """`traffic` is set by the router: the arms of the applied tables."""
+
+    def __init__(
+        self,
+        options: MetricsOptions | None = None,
+        *,
+        gpu: GpuMonitor | None = None,
+        host: HostMonitor | None = None,
+    ) -> None:
+        self.options = options or MetricsOptions()
+        self.gpu = gpu or GpuMonitor()
+        self.host = host or HostMonitor(interval_ns=self.options.interval_ns)
+        self.registry = StatsRegistry(self.options, gpu_uuid=self.gpu.uuid)
+        self.traffic: Callable[[], Iterable[TrafficShare]] = _no_traffic
+
+    async def start(self, *, limit_seconds: float = 5.0) -> None:
+        """Reads the GPUs once, so that instances know their devices' names; a hanging driver is left behind."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def read() -> None:
+            self.gpu.read()
+            with contextlib.suppress(RuntimeError):  # the loop closed while the driver thought
+                loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=read, name="gpu-monitor", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_seconds):
+                await done.wait()
+
+    def metrics_text(self) -> bytes:
+        options = self.options
+        snapshot = MetricsSnapshot(
+            options=options,
+            versions=tuple(self.registry.published()),
+            arms=tuple(
+                (model, version, arm)
+                for (model, version), arms, _ in self.registry.versions()
+                for arm in arms.values()
+            ),
+            process=self.host.process(),
+            host=self.host.host() if options.cpu else None,
+            gpus=self.gpu.latest().gpus if options.gpu else (),
+            traffic=self.traffic(),
+        )
+        return render(FAMILIES, snapshot).encode()
+
+    def switchyard_statistics(self, state_of: StateOf) -> dict[str, Any]:
+        return statistics_body(
+            registry=self.registry,
+            process=self.host.process(),
+            gpus=self.gpu.latest(),
+            state_of=state_of,
+        )
