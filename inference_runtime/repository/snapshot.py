@@ -1,0 +1,61 @@
+"""What a model's files looked like at one moment, to see later whether something changed.
+
+Change time counts as well as modification time, so a file copied in with an old date, a rename and a
+deletion are all noticed.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_runtime.spec.layout import CONFIG_FILE, CONFIGS_DIRECTORY, parse_version
+
+# (path below the model, newest of mtime and ctime in ns, size), sorted
+Signature = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSnapshot:
+    config: Signature
+    versions: Mapping[int, Signature]
+    other: Signature  # labels, warm-up data and the like, which every version may depend on
+
+
+EMPTY = ModelSnapshot((), {}, ())
+
+
+def take_snapshot(model_directory: Path) -> ModelSnapshot:
+    """Files that vanish while we look are left out: the next look sees the difference."""
+    config: list[tuple[str, int, int]] = []
+    other: list[tuple[str, int, int]] = []
+    versions: dict[int, Signature] = {}
+    for entry in sorted(os.scandir(model_directory), key=lambda entry: entry.name):
+        number = parse_version(entry.name)
+        if number is not None and entry.is_dir():
+            versions[number] = tuple(_walk(entry))
+        elif entry.name in (CONFIG_FILE, CONFIGS_DIRECTORY):
+            config += _walk(entry)
+        else:
+            other += _walk(entry)
+    return ModelSnapshot(tuple(config), versions, tuple(other))
+
+
+def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[tuple[str, int, int]]:
+    path = f"{prefix}{entry.name}"
+    try:
+        status = entry.stat()
+    except OSError:
+        return []
+    directory = stat.S_ISDIR(status.st_mode)
+    size = 0 if directory else status.st_size
+    found = [(path, max(status.st_mtime_ns, status.st_ctime_ns), size)]
+    if directory:
+        try:
+            children = sorted(os.scandir(entry.path), key=lambda child: child.name)
+        except OSError:
+            return found
+        for child in children:
+            found += _walk(child, f"{path}/")
+    return found
