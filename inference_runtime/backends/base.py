@@ -18,9 +18,12 @@ from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ModelArtifact:
-    """The files of one version. `directory` is `<model>/<version>`; nothing outside `model_directory` is read."""
+    """The files of one version, for one load of it: compared by identity, so nothing of an older load is met.
+
+    `directory` is `<model>/<version>`.
+    """
 
     model_name: str
     version: int
@@ -66,6 +69,8 @@ class Backend(Protocol):
 
 class BackendFactory(Protocol):
     """A backend class: makes copies, and describes a file without making one."""
+
+    utf8_strings: bool  # BYTES elements must be UTF-8 text
 
     def __call__(self, options: Mapping[str, str]) -> Backend: ...
 

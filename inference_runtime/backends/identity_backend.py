@@ -12,6 +12,8 @@ from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 class IdentityBackend:
     """`execute_delay_ms` in the config's parameters makes every execution take that long."""
 
+    utf8_strings = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self._sources: dict[str, int] = {}

@@ -5,8 +5,10 @@ protocols below say what the router and the loader need of them.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.spec.messages import InferRequest, RequestHead, ResponseHead
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.spec.request_plan import RequestPlan
@@ -37,38 +39,22 @@ class VersionScheduler(Protocol):
         """Refuses new requests, returns when the last one is settled and no thread touches a backend."""
 
 
+@dataclass(slots=True, eq=False)
 class LoadedVersion:
     """What a request is routed to; `number_text` is what the wire calls the version."""
 
-    __slots__ = (
-        "config",
-        "labels",
-        "name",
-        "number",
-        "number_text",
-        "plans",
-        "response_heads",
-        "scheduler",
-        "stats",
-    )
+    name: str
+    number: int
+    config: ModelConfig
+    scheduler: VersionScheduler
+    stats: Any  # telemetry.stats.VersionStats
+    instances: tuple[LoadedInstance, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of outputs: label lines
+    utf8_strings: bool = False  # the backend takes text: other bytes are refused at the door
+    number_text: str = field(init=False)
+    # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
+    plans: dict[RequestHead, RequestPlan] = field(default_factory=dict, init=False)
+    response_heads: dict[Any, ResponseHead] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        number: int,
-        config: ModelConfig,
-        scheduler: VersionScheduler,
-        stats: Any,
-        labels: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        self.name = name
-        self.number = number
-        self.number_text = str(number)
-        self.config = config
-        self.scheduler = scheduler
-        self.stats = stats  # telemetry's counters of this version
-        self.labels = labels or {}  # by output: the lines of its label file
-        # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
-        self.plans: dict[RequestHead, RequestPlan] = {}
-        self.response_heads: dict[Any, ResponseHead] = {}
+    def __post_init__(self) -> None:
+        self.number_text = str(self.number)
