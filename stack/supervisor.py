@@ -45,7 +45,18 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, stop.set)
-        self._prepare()
+        try:
+            self._prepare()
+            await self._serve_until(stop)
+        finally:
+            if self.processes:
+                self.console.say("stopping …")
+                await self._stop()
+                self.console.say(f"stopped; your data stays in {self.settings.home}")
+            if self._lock:
+                self._lock.close()
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
         starting = asyncio.create_task(self._start())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -57,9 +68,6 @@ class Supervisor:
             for task in (starting, stopping):
                 task.cancel()
             await asyncio.gather(starting, stopping, return_exceptions=True)
-            self.console.say("stopping …")
-            await self._stop()
-            self.console.say("stopped; your data stays in " + str(self.settings.home))
 
     # -- start ----------------------------------------------------------------------------
 
@@ -176,8 +184,6 @@ class Supervisor:
             if process.pid:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        if self._lock:
-            self._lock.close()
 
 
 def _refuse_taken_port(host: str, port: int, variable: str) -> None:

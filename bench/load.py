@@ -1,0 +1,113 @@
+"""Load by h2load (Debian: nghttp2-client): a few microseconds of client per request."""
+
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import np_to_triton_dtype
+
+from bench.served import Served
+from bench.subjects import Subject
+
+
+class NoLoader(Exception):
+    """h2load is not installed."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    per_second: float
+    mean_ms: float
+    cpu_us_per_request: float
+    failed: int
+
+
+def require_h2load() -> None:
+    if shutil.which("h2load") is None:
+        raise NoLoader("h2load is missing; install the Debian package nghttp2-client")
+
+
+def grpc_body(subject: Subject) -> bytes:
+    request = service_pb2.ModelInferRequest(model_name=subject.name)
+    for name, array in subject.item.items():
+        entry = request.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype))
+        entry.shape.extend(array.shape)
+        request.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
+    message = request.SerializeToString()
+    return struct.pack(">BI", 0, len(message)) + message
+
+
+def http_body(subject: Subject) -> tuple[bytes, int]:
+    """The body in the binary extension's form, and the length of its JSON part."""
+    head = {
+        "inputs": [
+            {
+                "name": name,
+                "datatype": np_to_triton_dtype(array.dtype),
+                "shape": list(array.shape),
+                "parameters": {"binary_data_size": array.nbytes},
+            }
+            for name, array in subject.item.items()
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+    header = orjson.dumps(head)
+    raw = b"".join(np.ascontiguousarray(array).tobytes() for array in subject.item.values())
+    return header + raw, len(header)
+
+
+def measure(
+    served: Served, subject: Subject, *, protocol: str, connections: int, seconds: int
+) -> Rate:
+    if protocol == "grpc":
+        body = grpc_body(subject)
+        url = f"http://{served.grpc_address}/inference.GRPCInferenceService/ModelInfer"
+        flags = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+    else:
+        body, header_length = http_body(subject)
+        url = f"http://127.0.0.1:{served.http_port}/v2/models/{subject.name}/infer"
+        flags = ["--h1", "-H", f"Inference-Header-Content-Length: {header_length}"]
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(body)
+        before_ok, before_failed = served.counters(subject.name)
+        before_cpu = served.cpu_seconds()
+        done = subprocess.run(
+            ["h2load", "-t1", f"-c{connections}", "-m1", f"-D{seconds}", "--warm-up-time=1",
+             *flags, "-d", file.name, url],
+            capture_output=True, text=True, check=True, timeout=seconds + 60,
+        )  # fmt: skip
+    cpu = served.cpu_seconds() - before_cpu
+    ok, failed = served.counters(subject.name)
+    answered = ok - before_ok
+    return Rate(
+        per_second=_number(r"finished in [\d.]+s, ([\d.]+) req/s", done.stdout),
+        mean_ms=_mean_ms(done.stdout),
+        cpu_us_per_request=1e6 * cpu / answered if answered else float("nan"),
+        failed=failed - before_failed + _bad_statuses(done.stdout),
+    )
+
+
+def _number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    if found is None:
+        raise RuntimeError(f"h2load said:\n{text}")
+    return float(found.group(1))
+
+
+def _bad_statuses(text: str) -> int:
+    return sum(int(n) for n in re.findall(r"(\d+) [345]xx", text))
+
+
+def _mean_ms(text: str) -> float:
+    """h2load's own mean time for a request; its line reads min, max, mean, sd, within one sd."""
+    found = re.search(r"time for request:\s+\S+\s+\S+\s+([\d.]+)(us|ms|s)", text)
+    if found is None:
+        return float("nan")
+    return float(found.group(1)) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found.group(2)]
