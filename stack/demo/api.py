@@ -23,6 +23,7 @@ class Api:
     def __init__(self, url: str, token: str) -> None:
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"}
+        self._last_etag = ""
         self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(connect=5, read=60), retries=3)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
@@ -37,11 +38,26 @@ class Api:
         answer = self._pool.request(
             method, f"{self._url}/api/v1{path}", body=body, headers={**self._headers, **headers}
         )
+        self._last_etag = answer.headers.get("ETag", "")
         parsed = json.loads(answer.data) if answer.data else None
         if answer.status >= 400:
             detail = parsed.get("detail") if isinstance(parsed, dict) else answer.data.decode()
             raise ApiProblem(answer.status, f"{method} {path}: {answer.status} {detail}")
         return parsed
+
+    def change(self, path: str, changes: dict[str, Any]) -> Any:
+        """Reads a resource, changes some fields, writes it back; follows the operation if one starts."""
+        current = self.call("GET", path)
+        etag = self._last_etag
+        answer = self._send(
+            "PUT",
+            path,
+            json.dumps({**current, **changes}).encode(),
+            {"Content-Type": "application/json", "If-Match": etag},
+        )
+        if isinstance(answer, dict) and "state" in answer and "kind" in answer:
+            return self.follow(answer, lambda _operation: None)
+        return answer
 
     def ensure_model(self, name: str, description: str) -> None:
         try:
