@@ -74,6 +74,9 @@ class BackendFactory(Protocol):
 
     def __call__(self, options: Mapping[str, str]) -> Backend: ...
 
+    def gpu_support(self) -> bool:
+        """Whether this backend, as installed here, could use a GPU."""
+
     def describe(
         self, artifact: ModelArtifact, config: Any, options: Mapping[str, str]
     ) -> ArtifactDescription | None:

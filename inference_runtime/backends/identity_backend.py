@@ -20,6 +20,10 @@ class IdentityBackend:
         self._delay_seconds = 0.0
 
     @staticmethod
+    def gpu_support() -> bool:
+        return False
+
+    @staticmethod
     def describe(
         artifact: ModelArtifact, config: Any, options: Mapping[str, str]
     ) -> ArtifactDescription | None:

@@ -59,6 +59,12 @@ class OnnxRuntimeBackend:
         self._names: dict[tuple[str, ...], list[str]] = {}
 
     @staticmethod
+    def gpu_support() -> bool:
+        import onnxruntime
+
+        return "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+
+    @staticmethod
     def describe(
         artifact: ModelArtifact, config: Any, options: Mapping[str, str]
     ) -> ArtifactDescription:

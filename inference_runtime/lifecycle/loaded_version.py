@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from inference_runtime.backends.base import LoadedInstance
-from inference_runtime.spec.messages import InferRequest, RequestHead, ResponseHead
+from inference_runtime.spec.messages import InferRequest, RequestHead
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.spec.request_plan import RequestPlan
 
@@ -54,7 +54,6 @@ class LoadedVersion:
     number_text: str = field(init=False)
     # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
     plans: dict[RequestHead, RequestPlan] = field(default_factory=dict, init=False)
-    response_heads: dict[Any, ResponseHead] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.number_text = str(self.number)

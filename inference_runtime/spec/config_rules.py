@@ -189,20 +189,24 @@ def _check_ordering(batching: Any, name: str) -> None:
         )
 
 
-def check_instance_groups(proto: Any, usable_gpus: Sequence[int]) -> None:
-    """Run after `fill_instance_groups`."""
+def check_instance_groups(
+    proto: Any, usable_gpus: Sequence[int], *, gpu_support: bool = True
+) -> None:
+    """Run after `fill_instance_groups`; `gpu_support`: the backend as installed could use a GPU at all."""
     for group in proto.instance_group:
-        problem = _group_problem(proto, group, usable_gpus)
+        problem = _group_problem(proto, group, usable_gpus, gpu_support)
         if problem:
             raise InvalidArgument(f"instance group {group.name} of model {proto.name} {problem}")
 
 
-def _group_problem(proto: Any, group: Any, usable_gpus: Sequence[int]) -> str:
+def _group_problem(proto: Any, group: Any, usable_gpus: Sequence[int], gpu_support: bool) -> str:
     kinds = pb.ModelInstanceGroup
     if group.kind in (kinds.KIND_MODEL, kinds.KIND_CPU) and group.gpus:
         kind = kinds.Kind.Name(group.kind)
         return f"has kind {kind} but specifies one or more GPUs"
     if group.kind == kinds.KIND_GPU:
+        if not gpu_support:
+            return "has kind KIND_GPU but server does not support GPUs"
         if not usable_gpus:
             return "has kind KIND_GPU but no GPUs are available"
         for gpu in group.gpus:

@@ -1,0 +1,211 @@
+"""Loads, reloads and unloads models: new before old, one at a time per model, nothing in flight lost.
+
+A reload makes the new versions ready beside the old ones, switches in one step and lets the old ones
+finish what they had accepted. Versions whose files and config did not change stay as they are.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from inference_runtime import pb
+from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.lifecycle.loaded_version import LoadedVersion
+from inference_runtime.lifecycle.loader import VersionLoader
+from inference_runtime.lifecycle.registry import ModelRegistry, status_text
+from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
+from inference_runtime.repository.repository import ModelRepository, PolledModel
+from inference_runtime.spec.states import UNLOADED
+
+logger = logging.getLogger(__name__)
+Looked = TypeVar("Looked")
+
+
+class ModelLifecycle:
+    def __init__(
+        self,
+        *,
+        repository: ModelRepository,
+        registry: ModelRegistry,
+        loader: VersionLoader,
+        overrides_directory: Callable[[], Path],
+    ) -> None:
+        self._repository = repository
+        self._registry = registry
+        self._loader = loader
+        self._overrides_directory = overrides_directory
+        self._locks: dict[str, _ModelLock] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def load(
+        self,
+        name: str,
+        parameters: LoadParameters | None = None,
+        *,
+        kept: LoadOverride | None = None,
+    ) -> PolledModel:
+        """Returns when the model serves what its files (or the parameters) say; else raises.
+
+        `kept` is an override of an earlier life of this process, already on disk.
+        """
+        async with self._alone(name):
+            override = kept
+            if parameters is not None and not parameters.empty:
+                override = await self._polling(
+                    name, lambda: write_override(parameters, self._overrides_directory())
+                )
+            try:
+                return await self._load(name, override)
+            except RuntimeFault:
+                if override is not None and override is not kept:
+                    await self._discard_files(override)
+                raise
+
+    async def unload(self, name: str) -> None:
+        """Returns when the versions accept no more requests; they finish those they have on their own."""
+        async with self._alone(name):
+            applied = self._registry.applied(name)
+            for loaded in self._registry.withdraw(name):
+                self._retire(loaded, applied)
+
+    def busy(self, name: str) -> bool:
+        """Whether a load or unload of the model is under way."""
+        return name in self._locks
+
+    async def settle(self) -> None:
+        """Waits until every load has ended and every version that left is gone."""
+        while self._locks or self._leaving:
+            waiting = [*self._leaving]
+            for name in list(self._locks):
+                async with self._alone(name):
+                    pass
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _load(self, name: str, override: LoadOverride | None) -> PolledModel:
+        polled = await self._polling(name, lambda: self._repository.poll(name, override))
+        applied = self._registry.applied(name)
+        if applied is not None and override is None and _unmodified(applied, polled):
+            return applied
+        if not polled.versions:
+            raise InvalidArgument(
+                f"load failed for model '{name}': at least one version must be available under the "
+                f"version policy of model '{name}'\n"
+            )
+        serving = self._registry.serving(name)
+        kept = {
+            number: serving[number]
+            for number in polled.versions
+            if number in serving and applied is not None and _same_version(applied, polled, number)
+        }
+        fresh = [number for number in polled.versions if number not in kept]
+        versions = {**kept, **await self._load_versions(name, polled, fresh)}
+        for number in fresh:
+            self._loader.publish(versions[number])
+        for loaded in self._registry.publish(name, versions, polled):
+            self._retire(loaded, applied)
+        logger.info("model '%s' serves versions %s", name, ", ".join(map(str, sorted(versions))))
+        return polled
+
+    async def _polling(self, name: str, look: Callable[[], Looked]) -> Looked:
+        try:
+            return await self._loader.in_thread(look)
+        except RuntimeFault as fault:
+            logger.error("model '%s' can not be polled: %s", name, fault.text)
+            raise Internal(
+                f"failed to load '{name}', failed to poll from model repository: {fault.text}"
+            ) from fault
+
+    async def _load_versions(
+        self, name: str, polled: PolledModel, numbers: Sequence[int]
+    ) -> dict[int, LoadedVersion]:
+        self._registry.begin_load(name, numbers)
+        results = await asyncio.gather(
+            *(self._loader.load(polled, number) for number in numbers), return_exceptions=True
+        )
+        by_number = dict(zip(numbers, results, strict=True))
+        loaded = {n: r for n, r in by_number.items() if isinstance(r, LoadedVersion)}
+        failed = {n: r for n, r in by_number.items() if isinstance(r, BaseException)}
+        if not failed:
+            return loaded
+        for number, version in loaded.items():
+            self._registry.fail_load(name, number, UNLOADED)
+            self._retire(version, None)
+        text = f"load failed for model '{name}': "
+        for number, error in failed.items():
+            if not isinstance(error, RuntimeFault):
+                raise error
+            reason = status_text(error)
+            self._registry.fail_load(name, number, reason)
+            logger.error("loading model '%s' version %d failed: %s", name, number, reason)
+            text += f"version {number} is at UNAVAILABLE state: {reason};"
+        raise InvalidArgument(f"{text}\n")
+
+    def _retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._leave(loaded, applied))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
+        try:
+            await self._loader.retire(loaded)
+        except RuntimeFault as fault:
+            logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
+        self._registry.finish_unload(loaded)
+        override = applied.override if applied is not None else None
+        if override is not None and self._registry.applied(loaded.name) is not applied:
+            await self._discard_files(override)
+
+    async def _discard_files(self, override: LoadOverride) -> None:
+        directory = override.directory
+        if directory is not None:
+            await self._loader.in_thread(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+    @asynccontextmanager
+    async def _alone(self, name: str) -> AsyncIterator[None]:
+        """Loads and unloads of one model happen one after the other, in the order they were asked for."""
+        lock = self._locks.setdefault(name, _ModelLock())
+        lock.users += 1
+        try:
+            async with lock.lock:
+                yield
+        finally:
+            lock.users -= 1
+            if lock.users == 0:
+                del self._locks[name]
+
+
+class _ModelLock:
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+def _unmodified(applied: PolledModel, polled: PolledModel) -> bool:
+    """A config override stays in effect until a file changes; given files only until the next plain load."""
+    if applied.override is not None and applied.override.directory is not None:
+        return False
+    return applied.directory == polled.directory and applied.snapshot == polled.snapshot
+
+
+def _same_version(applied: PolledModel, polled: PolledModel, number: int) -> bool:
+    """Whether a version can stay as it is: same files, same shared files, same config but for the policy."""
+    return (
+        applied.directory == polled.directory
+        and number in applied.snapshot.versions
+        and applied.snapshot.versions[number] == polled.snapshot.versions.get(number)
+        and applied.snapshot.other == polled.snapshot.other
+        and _without_policy(applied.proto) == _without_policy(polled.proto)
+    )
+
+
+def _without_policy(proto: pb.ModelConfig) -> pb.ModelConfig:
+    copy = pb.ModelConfig()
+    copy.CopyFrom(proto)
+    copy.ClearField("version_policy")
+    return copy

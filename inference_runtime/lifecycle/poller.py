@@ -1,0 +1,81 @@
+"""Poll mode: follows the repository, loading what appeared or changed and unloading what is gone."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.lifecycle.lifecycle import ModelLifecycle
+from inference_runtime.lifecycle.loader import VersionLoader
+from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.repository.snapshot import ModelSnapshot
+
+logger = logging.getLogger(__name__)
+
+
+class RepositoryPoller:
+    def __init__(
+        self,
+        *,
+        repository: ModelRepository,
+        registry: ModelRegistry,
+        lifecycle: ModelLifecycle,
+        loader: VersionLoader,
+        interval_seconds: float,
+    ) -> None:
+        self._repository = repository
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._loader = loader
+        self._interval_seconds = interval_seconds
+        # What a load was last tried with: a model that can not be loaded is tried again when it changes.
+        self._tried: dict[str, ModelSnapshot] = {}
+
+    def remember(self, names: Iterable[str]) -> None:
+        """Models that were tried at start-up."""
+        for name in names:
+            applied = self._registry.applied(name)
+            if applied is not None:
+                self._tried[name] = applied.snapshot
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                await self.poll()
+            except Exception:
+                logger.exception("polling the repository failed")
+
+    async def poll(self) -> None:
+        """One look; returns when everything it led to is done."""
+        found = await self._loader.in_thread(self._look)
+        changed = [name for name, snapshot in found.items() if self._tried.get(name) != snapshot]
+        gone = [
+            name
+            for name in self._registry.names()
+            if name not in found and self._registry.serving(name)
+        ]
+        for name in self._tried.keys() - found.keys():
+            del self._tried[name]
+        for name in changed:
+            self._tried[name] = found[name]
+        await asyncio.gather(*map(self._load, changed), *map(self._lifecycle.unload, gone))
+
+    def _look(self) -> dict[str, ModelSnapshot]:
+        """Every model there is once; a name in two repositories counts as gone."""
+        found: dict[str, ModelSnapshot] = {}
+        for name, duplicate in self._repository.names().items():
+            if duplicate:
+                continue
+            try:
+                found[name] = self._repository.snapshot(name)
+            except (RuntimeFault, OSError) as error:
+                logger.warning("model '%s' vanished while it was looked at: %s", name, error)
+        return found
+
+    async def _load(self, name: str) -> None:
+        try:
+            await self._lifecycle.load(name)
+        except RuntimeFault as fault:
+            logger.error("%s", fault.text.strip())

@@ -1,0 +1,130 @@
+"""From a polled model and a version number to the complete, checked config its instances are made from. Blocking."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inference_runtime import pb
+from inference_runtime.backends.base import ArtifactDescription, BackendFactory, ModelArtifact
+from inference_runtime.backends.registry import backend_named
+from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.lifecycle.config_completion import (
+    DEFAULT_MAX_BATCH_SIZE,
+    check_agreement,
+    complete,
+)
+from inference_runtime.repository.repository import PolledModel
+from inference_runtime.spec.config_defaults import (
+    ENSEMBLE,
+    fill_instance_groups,
+    fill_scheduling,
+)
+from inference_runtime.spec.config_rules import (
+    check_dynamic_batching,
+    check_instance_groups,
+    check_ports,
+)
+from inference_runtime.spec.layout import OutsideRoot, resolve_inside
+from inference_runtime.spec.model_config import ModelConfig, read
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    """What the command line says about backends."""
+
+    auto_complete: bool = True
+    by_backend: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all of them
+    usable_gpus: tuple[int, ...] = ()
+
+    def options(self, backend: str) -> dict[str, str]:
+        return {**self.by_backend.get("", {}), **self.by_backend.get(backend, {})}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedVersion:
+    artifact: ModelArtifact
+    config: ModelConfig
+    factory: BackendFactory
+    options: Mapping[str, str]
+    labels: Mapping[str, tuple[str, ...]]
+
+
+def prepare_version(
+    polled: PolledModel, version: int, settings: BackendSettings
+) -> PreparedVersion:
+    """Raises a RuntimeFault that says what is wrong with the config or the file."""
+    proto = pb.ModelConfig()
+    proto.CopyFrom(polled.proto)
+    _check_supported(proto)
+    factory = backend_named(proto.backend)
+    options = settings.options(proto.backend)
+    artifact = ModelArtifact(
+        polled.name, version, polled.directory, polled.directory / str(version)
+    )
+    description = factory.describe(artifact, proto, options)
+    if settings.auto_complete and description is not None:
+        complete(proto, description, _default_max_batch_size(options))
+    _settle(proto, factory, settings, description)
+    return PreparedVersion(artifact, read(proto), factory, options, _labels(polled, proto))
+
+
+def _settle(
+    proto: Any,
+    factory: BackendFactory,
+    settings: BackendSettings,
+    description: ArtifactDescription | None,
+) -> None:
+    supported = factory.gpu_support()
+    gpus = settings.usable_gpus if supported else ()
+    fill_scheduling(proto)
+    fill_instance_groups(proto, gpus)
+    check_ports(proto)
+    check_dynamic_batching(proto)
+    check_instance_groups(proto, gpus, gpu_support=supported)
+    if description is not None:
+        check_agreement(proto, description)
+
+
+def _default_max_batch_size(options: Mapping[str, str]) -> int:
+    text = options.get("default-max-batch-size", str(DEFAULT_MAX_BATCH_SIZE))
+    if not text.isdecimal():
+        raise InvalidArgument(
+            f"default-max-batch-size must be a non-negative integer, got '{text}'"
+        )
+    return int(text)
+
+
+def _check_supported(proto: Any) -> None:
+    """Understood, and not built into this server yet: better refused at load than ignored in service."""
+    reasons = {
+        "ensemble models": proto.platform == ENSEMBLE or proto.HasField("ensemble_scheduling"),
+        "sequence batching": proto.HasField("sequence_batching"),
+        "decoupled models": proto.model_transaction_policy.decoupled,
+        "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
+        "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
+        "model warm-up": bool(proto.model_warmup),
+        "the response cache": proto.response_cache.enable,
+        "model repository agents": bool(proto.model_repository_agents.agents),
+    }
+    for feature, used in reasons.items():
+        if used:
+            raise Unsupported(
+                f"model '{proto.name}' asks for {feature}, which this server does not support yet: "
+                "remove it from the model's config"
+            )
+
+
+def _labels(polled: PolledModel, proto: Any) -> dict[str, tuple[str, ...]]:
+    labels: dict[str, tuple[str, ...]] = {}
+    for output in proto.output:
+        if not output.label_filename:
+            continue
+        try:
+            path = resolve_inside(polled.directory, output.label_filename)
+            labels[output.name] = tuple(path.read_text().splitlines())
+        except (OutsideRoot, OSError, UnicodeDecodeError) as error:
+            raise InvalidArgument(
+                f"label file '{output.label_filename}' of output '{output.name}' of model "
+                f"'{proto.name}' can not be read: {error}"
+            ) from error
+    return labels
