@@ -1,0 +1,31 @@
+"""What goes to an instance and what comes back: a batch of requests, and one answer for each of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_runtime.spec.messages import Answer, InferRequest
+from inference_runtime.telemetry.durations import ExecutionTimes
+
+
+class Batch:
+    """Requests executed together, in the order of their rows. `number` counts the batches of a version."""
+
+    __slots__ = ("number", "requests", "rows", "uniform")
+
+    def __init__(self, requests: Sequence[InferRequest], rows: int, number: int = 0) -> None:
+        self.requests = requests
+        self.rows = rows
+        self.number = number
+        plans = [request.plan for request in requests]
+        # All of one plan, the usual case, is joined and split without looking at each request.
+        self.uniform = plans.count(plans[0]) == len(plans)
+
+
+@dataclass(slots=True)
+class Execution:
+    """`answers[i]` is for `batch.requests[i]`; `faulty` when any of them is a fault."""
+
+    batch: Batch
+    answers: Sequence[Answer]
+    times: ExecutionTimes
+    faulty: bool

@@ -1,0 +1,104 @@
+"""Where a batch runs: on the event loop when that is cheaper than handing it to a thread, else on one.
+
+Decided per model and per size of batch (sizes are grouped by powers of two) from measured run times.
+A size begins in the thread. It moves to the loop when the *quickest* of some runs is under the limit,
+because a thread's own time includes waits for the interpreter lock; it moves back when the *average*
+on the loop is well above the limit, and each such mistake makes the next try twice as long in coming.
+Pure: the caller measures.
+"""
+
+import enum
+
+INLINE_BELOW_NS = 300_000
+# With several instances, threads can compute side by side; only what is far cheaper than a hop stays inline.
+INLINE_FLOOR_NS = 100_000
+LEAVE_FACTOR = 1.5
+FIRST_SAMPLES = 8
+MOST_SAMPLES = 4096
+_SMOOTHING = 8  # an average over about as many runs
+_OUTLIER = 4  # times the leaving limit is the most that one run counts
+
+
+class ExecutionPlace(enum.Enum):
+    """The values of the config parameter EXECUTION_PLACEMENT."""
+
+    AUTO = "auto"
+    INLINE = "inline"
+    THREAD = "thread"
+
+
+class _Size:
+    """What is known about batches of one size."""
+
+    __slots__ = ("average_ns", "inline", "left", "quickest_ns", "samples_wanted")
+
+    def __init__(self) -> None:
+        self.inline = False
+        self.average_ns = 0.0  # on the loop
+        self.quickest_ns = 0  # in the thread, of the runs since the last decision
+        self.samples_wanted = FIRST_SAMPLES
+        self.left = FIRST_SAMPLES
+
+
+class ExecutionPlacement:
+    def __init__(self, place: ExecutionPlace = ExecutionPlace.AUTO, *, instances: int = 1) -> None:
+        self._place = place
+        self._enter_ns = max(INLINE_BELOW_NS // max(instances, 1), INLINE_FLOOR_NS)
+        self._leave_ns = self._enter_ns * LEAVE_FACTOR
+        self._sizes: dict[int, _Size] = {}
+
+    def inline(self, rows: int) -> bool:
+        """Whether a batch of that many rows may run on the event loop now."""
+        if self._place is not ExecutionPlace.AUTO:
+            return self._place is ExecutionPlace.INLINE
+        size = self._sizes.get(rows.bit_length())
+        return size.inline if size is not None else self._foreseen(rows.bit_length())
+
+    def measured(self, rows: int, took_ns: int, *, inline: bool) -> None:
+        if self._place is not ExecutionPlace.AUTO:
+            return
+        step = rows.bit_length()
+        size = self._sizes.get(step)
+        if size is None:
+            size = self._sizes[step] = _Size()
+            if inline:
+                self._enter(size, took_ns)
+                return
+        if inline and size.inline:
+            self._measured_inline(size, took_ns)
+        elif not inline and not size.inline:
+            self._measured_in_thread(size, took_ns)
+
+    def _measured_inline(self, size: _Size, took_ns: int) -> None:
+        counted = min(took_ns, self._leave_ns * _OUTLIER)
+        size.average_ns += (counted - size.average_ns) / _SMOOTHING
+        if size.average_ns > self._leave_ns:
+            size.inline = False
+            size.quickest_ns = 0
+            size.samples_wanted = min(size.samples_wanted * 2, MOST_SAMPLES)
+            size.left = size.samples_wanted
+
+    def _measured_in_thread(self, size: _Size, took_ns: int) -> None:
+        if size.quickest_ns == 0 or took_ns < size.quickest_ns:
+            size.quickest_ns = took_ns
+        size.left -= 1
+        if size.left > 0:
+            return
+        if size.quickest_ns < self._enter_ns:
+            self._enter(size, size.quickest_ns)
+        size.left = size.samples_wanted
+        size.quickest_ns = 0
+
+    def _enter(self, size: _Size, took_ns: int) -> None:
+        size.inline = True
+        size.average_ns = min(float(took_ns), self._enter_ns)
+
+    def _foreseen(self, step: int) -> bool:
+        """A size never seen: twice the rows are taken to need twice the time, fewer rows no more."""
+        for known in sorted(self._sizes, reverse=True):
+            size = self._sizes[known]
+            if size.inline:
+                return size.average_ns * (1 << max(step - known, 0)) < self._enter_ns
+            if known <= step:
+                return False
+        return False

@@ -1,0 +1,80 @@
+"""One loaded copy on one device: executes one batch at a time, on the caller's thread or on its own.
+
+The thread is made when the first batch asks for it, is never shared, and outlives whatever a model
+raises; it ends with `stop`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from inference_runtime.backends.base import LoadedInstance
+from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.telemetry.stats import DeviceStats
+
+logger = logging.getLogger(__name__)
+
+Finished = Callable[["Instance", Execution], None]
+
+
+class Instance:
+    def __init__(
+        self,
+        loaded: LoadedInstance,
+        *,
+        runner: BatchRunner,
+        device: DeviceStats,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.name = loaded.spec.name
+        self.device = device
+        self._backend = loaded.backend
+        self._runner = runner
+        self._loop = loop
+        self._work: queue.SimpleQueue[tuple[Batch, Finished] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended = asyncio.Event()
+
+    def run(self, batch: Batch) -> Execution:
+        """On this very thread; for models that take microseconds."""
+        return self._runner.run(self._backend, batch)
+
+    def run_in_thread(self, batch: Batch, finished: Finished) -> None:
+        """`finished(self, execution)` is called on the event loop. The caller waits for it before the next batch."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._serve, name=f"instance-{self.name}", daemon=True
+            )
+            self._thread.start()
+        self._work.put((batch, finished))
+
+    async def stop(self) -> None:
+        """Returns when the thread has ended; a batch in hand is finished first."""
+        if self._thread is None:
+            return
+        self._work.put(None)
+        await self._ended.wait()
+        self._thread = None
+
+    def _serve(self) -> None:
+        while True:
+            work = self._work.get()
+            if work is None:
+                break
+            batch, finished = work
+            try:
+                execution = self._runner.run(self._backend, batch)
+            except BaseException as error:  # noqa: BLE001  even SystemExit in a model must not end the instance
+                execution = self._runner.failed(batch, error)
+            self._tell(finished, self, execution)
+            # An idle thread keeps no tensors alive.
+            del work, batch, finished, execution
+        self._tell(self._ended.set)
+
+    def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            self._loop.call_soon_threadsafe(callback, *arguments)

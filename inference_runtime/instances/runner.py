@@ -1,0 +1,72 @@
+"""One execution from end to end: gather, execute, scatter, with the time each took. No exception of a model gets out."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from inference_runtime.backends.base import Backend
+from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.gather import gather
+from inference_runtime.instances.scatter import Scatterer
+from inference_runtime.spec.model_config import ModelConfig
+from inference_runtime.telemetry.durations import ExecutionTimes
+
+logger = logging.getLogger(__name__)
+
+
+class BatchRunner:
+    """Shared by all instances of a version: it holds nothing of a batch between two calls."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        model_name: str,
+        version: int,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._config = config
+        self._label = f"{model_name}:{version}"
+        self._clock = clock
+        self._scatterer = Scatterer(config, model_name=model_name, version=version)
+
+    def run(self, backend: Backend, batch: Batch) -> Execution:
+        clock = self._clock
+        gathered_ns = inferred_ns = 0
+        started_ns = clock()
+        try:
+            arrays = gather(self._config, batch)
+            indexes = self._scatterer.wanted(batch)
+            names = self._scatterer.names(batch, indexes)
+            gathered_ns = clock()
+            outputs = backend.execute(arrays, names)
+            inferred_ns = clock()
+            answers = self._scatterer.scatter(batch, indexes, outputs)
+        except Exception as error:  # noqa: BLE001  a model's exception is its batch's answer
+            finished_ns = clock()
+            times = ExecutionTimes(
+                started_ns,
+                gathered_ns or finished_ns,
+                inferred_ns or finished_ns,
+                finished_ns,
+            )
+            return self.failed(batch, error, times)
+        times = ExecutionTimes(started_ns, gathered_ns, inferred_ns, clock())
+        return Execution(batch, answers, times, faulty=False)
+
+    def failed(
+        self, batch: Batch, error: BaseException, times: ExecutionTimes | None = None
+    ) -> Execution:
+        """The same fault for every request; without `times` the execution ended where it began."""
+        fault = self._fault(error)
+        if times is None:
+            now_ns = self._clock()
+            times = ExecutionTimes(now_ns, now_ns, now_ns, now_ns)
+        return Execution(batch, [fault] * len(batch.requests), times, faulty=True)
+
+    def _fault(self, error: BaseException) -> RuntimeFault:
+        if isinstance(error, RuntimeFault):
+            return error
+        logger.error("executing %s failed", self._label, exc_info=error)
+        return Internal(f"{type(error).__name__}: {error}")

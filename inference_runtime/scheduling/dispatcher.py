@@ -1,0 +1,225 @@
+"""The one loop of a scheduler: wait, form, hand to a free instance, settle. Runs on the event loop.
+
+Requests that arrive in one turn of the event loop are dispatched together at its end. Nothing here polls:
+an arrival, a finished execution and one timer are all that ever wakes it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.execution_placement import ExecutionPlacement
+from inference_runtime.instances.instance import Instance
+from inference_runtime.instances.instance_group import InstanceGroup
+from inference_runtime.scheduling.dynamic_batcher import Batcher, WaitUntil
+from inference_runtime.scheduling.faults import (
+    cancelled,
+    deadline_passed,
+    queue_full,
+    queue_timeout,
+    stopping,
+)
+from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
+from inference_runtime.scheduling.release_order import ReleaseOrder
+from inference_runtime.scheduling.request_queue import RequestQueue
+from inference_runtime.spec.messages import InferRequest
+from inference_runtime.telemetry.stats import Gauges
+
+# Executions on the event loop may go on this long before sockets get their turn again.
+TURN_NS = 300_000
+# The event loop's timers tick in milliseconds; what is left below that is waited for turn by turn.
+TICK_NS = 1_000_000
+# A pass over the queue costs about 60 ns a request: wait ten times as long before the next.
+EXPIRY_PAUSE_NS = 600
+
+
+@dataclass(slots=True)
+class DispatcherParts:
+    queue: RequestQueue
+    batcher: Batcher
+    group: InstanceGroup
+    placement: ExecutionPlacement
+    inflight: Inflight
+    preserve_ordering: bool = False
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        parts: DispatcherParts,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._queue = parts.queue
+        self._batcher = parts.batcher
+        self._group = parts.group
+        self._placement = parts.placement
+        self._inflight = parts.inflight
+        self._order: ReleaseOrder[tuple[Instance, Execution]] | None = (
+            ReleaseOrder() if parts.preserve_ordering else None
+        )
+        self._loop = loop
+        self._clock = clock
+        self._turn_due = False
+        self._dispatching = False
+        self._draining = False
+        self._emptied = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+
+    @property
+    def pending(self) -> int:
+        return self._inflight.count - self._inflight.running
+
+    @property
+    def inflight(self) -> int:
+        return self._inflight.count
+
+    def gauges(self) -> Gauges:
+        return Gauges(
+            pending=self.pending,
+            inflight=self.inflight,
+            instances=self._group.size,
+            busy=self._group.busy,
+        )
+
+    def submit(self, request: InferRequest) -> None:
+        """Never raises; `request.done` may be called before this returns."""
+        if self._draining:
+            self._inflight.refuse(request, stopping(request))
+            return
+        if not self._queue.push(request) and not self._push_after_dispatch(request):
+            self._inflight.refuse(request, queue_full(request))
+            return
+        self._inflight.accept(request)
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def cancel(self, request: InferRequest) -> None:
+        """The caller is gone: a waiting request ends now, a running one when its execution does."""
+        if request.state == QUEUED:
+            self._queue.remove(request)
+            self._inflight.fail(request, cancelled(), self._clock())
+            self._after_settling()
+        elif request.state == RUNNING:
+            self._inflight.mark_cancelled(request)
+
+    async def drain(self) -> None:
+        """Refuses new requests; returns when the last one is settled and no thread is left."""
+        self._draining = True
+        self._batcher.hurry()
+        if self._group.size == 0:
+            self._fail_all()
+        self._dispatch()
+        while self._inflight.count:
+            self._emptied.clear()
+            await self._emptied.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._group.stop()
+
+    def _push_after_dispatch(self, request: InferRequest) -> bool:
+        # Arrivals of this very turn fill the queue although an instance is free to take them.
+        self._dispatch()
+        return self._queue.push(request)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        if self._dispatching:
+            return  # an answer led to a request that found the queue full
+        self._dispatching = True
+        try:
+            now_ns = self._clock()
+            self._expire(now_ns)
+            self._send_batches(now_ns)
+        finally:
+            self._dispatching = False
+        if self._queue.next_expiry_ns:
+            pause_ns = TICK_NS + len(self._queue) * EXPIRY_PAUSE_NS
+            self._wake_at(max(self._queue.next_expiry_ns, now_ns + pause_ns), now_ns)
+
+    def _send_batches(self, now_ns: int) -> None:
+        began_ns = now_ns
+        group = self._group
+        while group.available:
+            step = self._batcher.next_batch(self._queue, now_ns)
+            if step is None:
+                return
+            if isinstance(step, WaitUntil):
+                self._await_company(step.at_ns, now_ns)
+                return
+            self._inflight.start(step.requests)
+            instance = group.acquire()
+            if not self._placement.inline(step.rows):
+                instance.run_in_thread(step, self._finished)
+                continue
+            now_ns = self._run_inline(instance, step)
+            if not self._batcher.eager or now_ns - began_ns > TURN_NS:
+                self._schedule_turn()
+                return
+
+    def _run_inline(self, instance: Instance, batch: Batch) -> int:
+        execution = instance.run(batch)
+        self._group.release(instance)
+        self._placement.measured(batch.rows, execution.times.compute_ns, inline=True)
+        self._settle(instance, execution)
+        return self._clock()
+
+    def _finished(self, instance: Instance, execution: Execution) -> None:
+        self._group.release(instance)
+        self._placement.measured(execution.batch.rows, execution.times.compute_ns, inline=False)
+        self._dispatch()  # first of all: the instance computes while the answers are written
+        self._settle(instance, execution)
+
+    def _settle(self, instance: Instance, execution: Execution) -> None:
+        if self._order is None:
+            self._inflight.settle(execution, instance.device, self._clock())
+        else:
+            for owner, due in self._order.finished(execution.batch.number, (instance, execution)):
+                self._inflight.settle(due, owner.device, self._clock())
+        self._after_settling()
+
+    def _after_settling(self) -> None:
+        if self._draining and self._inflight.count == 0:
+            self._emptied.set()
+
+    def _expire(self, now_ns: int) -> None:
+        for request in self._queue.expire(now_ns):
+            late = request.deadline_ns and request.deadline_ns <= now_ns
+            self._inflight.fail(request, deadline_passed() if late else queue_timeout(), now_ns)
+        self._after_settling()
+
+    def _fail_all(self) -> None:
+        for request in self._queue.take(len(self._queue)):
+            self._inflight.fail(request, stopping(request), self._clock())
+
+    def _schedule_turn(self) -> None:
+        if self._queue and not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _await_company(self, at_ns: int, now_ns: int) -> None:
+        if at_ns - now_ns < TICK_NS:
+            self._schedule_turn()
+        else:
+            self._wake_at(at_ns - TICK_NS // 2, now_ns)
+
+    def _wake_at(self, at_ns: int, now_ns: int) -> None:
+        """One timer, for the earliest reason; when it comes too early, the dispatch it causes sets the next."""
+        if self._timer is not None:
+            if self._timer_ns <= at_ns:
+                return
+            self._timer.cancel()
+        self._timer_ns = at_ns
+        self._timer = self._loop.call_later((at_ns - now_ns) / 1e9, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._dispatch()

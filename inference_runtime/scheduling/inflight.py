@@ -1,0 +1,108 @@
+"""Every request of a scheduler from acceptance to its one end: the only writer of `request.state`.
+
+Whatever happens to a request — answered, failed, refused, cancelled, timed out — it is counted and its
+`done` is called here, once. Counters come first, so that a client that has its answer finds it counted.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.instances.batch import Execution
+from inference_runtime.scheduling.faults import cancelled
+from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
+from inference_runtime.telemetry.stats import DeviceStats, VersionStats
+
+logger = logging.getLogger(__name__)
+
+NEW = 0
+QUEUED = 1
+RUNNING = 2
+SETTLED = 3
+
+
+def refuse(request: InferRequest, fault: RuntimeFault, stats: VersionStats | None) -> None:
+    """Ends a request that no scheduler has accepted; without `stats` (no such model) nobody counts it."""
+    if request.state == SETTLED:
+        return
+    request.state = SETTLED
+    if stats is not None:
+        stats.refused(request, fault)
+    _reply(request, fault)
+
+
+class Inflight:
+    def __init__(self, stats: VersionStats) -> None:
+        self._stats = stats
+        self.count = 0  # accepted, not settled
+        self.running = 0
+        self._cancelled_running = 0
+
+    def refuse(self, request: InferRequest, fault: RuntimeFault) -> None:
+        refuse(request, fault, self._stats)
+
+    def accept(self, request: InferRequest) -> None:
+        request.state = QUEUED
+        self.count += 1
+
+    def start(self, requests: Sequence[InferRequest]) -> None:
+        for request in requests:
+            request.state = RUNNING
+        self.running += len(requests)
+
+    def mark_cancelled(self, request: InferRequest) -> None:
+        """A running request can not be called back; what it produces is thrown away."""
+        if not request.cancelled:
+            request.cancelled = True
+            self._cancelled_running += 1
+
+    def fail(self, request: InferRequest, fault: RuntimeFault, now_ns: int) -> None:
+        """Ends a request that waits in the queue no longer and has not been started."""
+        if request.state != QUEUED:
+            return
+        request.state = SETTLED
+        self.count -= 1
+        self._stats.failed_after_acceptance(request, fault, now_ns)
+        _reply(request, fault)
+
+    def settle(self, execution: Execution, device: DeviceStats, now_ns: int) -> None:
+        """Ends the requests of an execution, each by its own answer."""
+        batch = execution.batch
+        requests = batch.requests
+        self._stats.executed(device, execution.times, batch.rows, requests[0])
+        answers: Sequence[Answer]
+        if execution.faulty or self._cancelled_running:
+            answers = self._settle_each(execution, device, now_ns)
+        else:
+            answers = execution.answers
+            self._stats.succeeded(device, execution.times, requests, now_ns)
+        for request in requests:
+            request.state = SETTLED
+        self.count -= len(requests)
+        self.running -= len(requests)
+        for request, answer in zip(requests, answers, strict=True):
+            _reply(request, answer)
+
+    def _settle_each(self, execution: Execution, device: DeviceStats, now_ns: int) -> list[Answer]:
+        answers: list[Answer] = []
+        good: list[InferRequest] = []
+        for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
+            if request.cancelled:
+                self._cancelled_running -= 1
+                answer = cancelled()
+            answers.append(answer)
+            if isinstance(answer, InferResponse):
+                good.append(request)
+            else:
+                self._stats.failed_after_acceptance(request, answer, now_ns)
+        if good:
+            self._stats.succeeded(device, execution.times, good, now_ns)
+        return answers
+
+
+def _reply(request: InferRequest, answer: Answer) -> None:
+    # A closed connection must not cost the other requests of the batch their answers.
+    try:
+        request.done(request, answer)
+    except Exception:
+        logger.exception("an answer could not be handed over")

@@ -1,0 +1,97 @@
+"""What a scheduler is, and which one a config gets."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from inference_runtime.backends.base import LoadedInstance
+from inference_runtime.errors import InvalidArgument
+from inference_runtime.instances.execution_placement import ExecutionPlace, ExecutionPlacement
+from inference_runtime.instances.instance import Instance
+from inference_runtime.instances.instance_group import InstanceGroup
+from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
+from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
+from inference_runtime.scheduling.inflight import Inflight
+from inference_runtime.scheduling.request_queue import RequestQueue
+from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.model_config import ModelConfig
+from inference_runtime.telemetry.stats import Gauges, VersionStats
+
+PLACEMENT_PARAMETER = "EXECUTION_PLACEMENT"
+
+
+class Scheduler(Protocol):
+    """Takes the requests of one version and settles each exactly once. Event loop only."""
+
+    @property
+    def pending(self) -> int:
+        """Accepted and not yet started."""
+
+    @property
+    def inflight(self) -> int:
+        """Accepted and not yet settled, the pending ones included."""
+
+    def gauges(self) -> Gauges: ...
+
+    def submit(self, request: InferRequest) -> None:
+        """Never raises. The plan and the arm of the request are set; `done` may be called before this returns."""
+
+    def cancel(self, request: InferRequest) -> None:
+        """The caller is gone: a waiting request ends now with Cancelled, a running one when its execution does."""
+
+    async def drain(self) -> None:
+        """Refuses new requests; returns when the last one is settled and no thread touches a backend."""
+
+
+def build_scheduler(
+    *,
+    model_name: str,
+    version: int,
+    config: ModelConfig,
+    instances: Sequence[LoadedInstance],
+    stats: VersionStats,
+    loop: asyncio.AbstractEventLoop,
+) -> Scheduler:
+    """The scheduler of a loaded version; its counters and gauges are those of `stats`.
+
+    Threads begin with the first batch that needs one and end with `drain`. Unloading the backends
+    afterwards is the caller's. Passive instances get no work.
+    """
+    active = [loaded for loaded in instances if not loaded.spec.passive]
+    runner = BatchRunner(config, model_name=model_name, version=version)
+    group = InstanceGroup(
+        [
+            Instance(loaded, runner=runner, device=stats.device(loaded.spec.gpu), loop=loop)
+            for loaded in active
+        ]
+    )
+    batching = config.dynamic_batching
+    batcher: Batcher = (
+        DynamicBatcher(batching, config.max_batch_size) if batching else SingleBatcher()
+    )
+    dispatcher = Dispatcher(
+        DispatcherParts(
+            queue=RequestQueue(batching),
+            batcher=batcher,
+            group=group,
+            placement=ExecutionPlacement(execution_place(config), instances=len(active)),
+            inflight=Inflight(stats),
+            preserve_ordering=batching is not None and batching.preserve_ordering,
+        ),
+        loop=loop,
+    )
+    stats.gauges = dispatcher.gauges
+    return dispatcher
+
+
+def execution_place(config: ModelConfig) -> ExecutionPlace:
+    """What the config's EXECUTION_PLACEMENT asks for; raises InvalidArgument for a word that is none."""
+    text = config.parameters.get(PLACEMENT_PARAMETER, ExecutionPlace.AUTO.value)
+    try:
+        return ExecutionPlace(text)
+    except ValueError:
+        choices = ", ".join(place.value for place in ExecutionPlace)
+        raise InvalidArgument(
+            f"parameter '{PLACEMENT_PARAMETER}' of model '{config.name}' must be one of {choices}, got '{text}'"
+        ) from None
