@@ -21,6 +21,7 @@ _API = ("accounts", "jobs", "uploads", "catalog", "serving", "telemetry", "rollo
 urlpatterns = [
     path("healthz", core_views.healthz, name="healthz"),
     path("favicon.ico", core_views.favicon, name="favicon"),
+    path("strip/", core_views.strip, name="strip"),
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", core_views.api_docs, name="api-docs"),
     *(path("api/v1/", include(f"webapp.{app}.api_urls")) for app in _API),

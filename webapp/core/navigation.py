@@ -16,6 +16,7 @@ class Entry:
 @dataclass(frozen=True)
 class Group:
     label: str
+    short: str  # under the icon of the bottom bar
     icon: str
     entries: tuple[Entry, ...]
 
@@ -31,6 +32,7 @@ class Link:
 @dataclass(frozen=True)
 class Section:
     label: str
+    short: str
     icon: str
     current: bool
     links: tuple[Link, ...]
@@ -41,8 +43,9 @@ class Section:
 
 
 GROUPS: tuple[Group, ...] = (
-    Group("Overview", "overview", (Entry("Overview", "dashboard:overview", "o"),)),
+    Group("Overview", "Overview", "overview", (Entry("Overview", "dashboard:overview", "o"),)),
     Group(
+        "Models",
         "Models",
         "models",
         (
@@ -50,18 +53,21 @@ GROUPS: tuple[Group, ...] = (
             Entry("Upload", "uploads:upload", "u"),
         ),
     ),
-    Group("Rollouts", "rollouts", (Entry("Rollouts", "rollouts:list", "r"),)),
+    Group("Rollouts", "Rollouts", "rollouts", (Entry("Rollouts", "rollouts:list", "r"),)),
     Group(
         "Builds & benchmarks",
+        "Measure",
         "benchmarks",
         (Entry("Benchmarks", "benchmarks:list", "b"),),
     ),
     Group(
         "Runtimes & live",
+        "Live",
         "runtimes",
         (Entry("Live", "telemetry:live", "l"), Entry("Runtimes", "serving:runtimes", "s")),
     ),
     Group(
+        "Admin",
         "Admin",
         "admin",
         (
@@ -91,6 +97,7 @@ def sections(*, path: str, is_admin: bool) -> list[Section]:
     return [
         Section(
             label=group.label,
+            short=group.short,
             icon=group.icon,
             current=any(url == here for _, url in links),
             links=tuple(Link(entry.label, url, url == here, entry.key) for entry, url in links),

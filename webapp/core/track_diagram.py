@@ -18,7 +18,7 @@ _ROLE_WORDS: Mapping[str, str] = {
     "stable": "stable",
     "canary": "canary",
     "shadow": "shadow",
-    "idle": "kept warm",
+    "idle": "no traffic",
 }
 
 
@@ -121,7 +121,7 @@ class _Layout:
 _SMALL = _Layout(120, 12, 0, 3, 26, 52, 112, 1, 7, 3.2, 12)
 _SMALL_PAIR = _Layout(120, 7.5, 9.5, 3, 26, 52, 112, 1, 7, 3.2, 7)
 _WIDE = _Layout(760, 46, 88, 84, 190, 318, 560, 1.5, 26, 9, 46)
-_NARROW = _Layout(340, 52, 104, 8, 56, 112, 176, 1.5, 22, 8, 48)
+_NARROW = _Layout(340, 52, 100, 8, 52, 104, 158, 1.5, 22, 8, 48)
 
 
 def small_svg(diagram: Diagram) -> str:
@@ -253,7 +253,7 @@ def _labels(diagram: Diagram, arms: Sequence[Arm], layout: _Layout) -> list[str]
 
 def _notes(diagram: Diagram, arm: Arm) -> list[str]:
     if arm.role == "idle":
-        return ["no traffic", arm.lamp_word]
+        return [arm.lamp_word]
     if arm.role == "shadow":
         return ["copies only", arm.lamp_word]
     notes = [f"observed {percent_text(arm.observed)}, set {percent_text(arm.configured)}"]

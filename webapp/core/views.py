@@ -29,6 +29,13 @@ def favicon(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=301, headers={"Location": static("img/favicon.svg")})
 
 
+def strip(request: HttpRequest) -> HttpResponseBase:
+    """The verdict strip by itself; every open page asks for it every few seconds."""
+    if not request.user.is_authenticated:
+        return HttpResponse(status=401)
+    return render(request, "partials/_strip.html")
+
+
 def api_docs(request: HttpRequest) -> HttpResponseBase:
     return render(request, "core/api_docs.html")
 

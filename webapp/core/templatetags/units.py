@@ -45,7 +45,7 @@ def number(value: Any) -> str:
 
 
 @register.filter
-def bytes(value: Any) -> str:  # noqa: A001 - the filter's name in templates
+def bytes(value: Any) -> str:
     """In binary units, as memory and files are sold to people who count them."""
     found = _float(value)
     if found is None:
