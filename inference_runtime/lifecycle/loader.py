@@ -76,14 +76,18 @@ class VersionLoader:
         prepared = await self.in_thread(lambda: prepare_version(polled, version, self._settings))
         instances = await self._instances(prepared)
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
-        scheduler = build_scheduler(
-            model_name=polled.name,
-            version=version,
-            config=prepared.config,
-            instances=instances,
-            stats=stats,
-            loop=asyncio.get_running_loop(),
-        )
+        try:
+            scheduler = build_scheduler(
+                model_name=polled.name,
+                version=version,
+                config=prepared.config,
+                instances=instances,
+                stats=stats,
+                loop=asyncio.get_running_loop(),
+            )
+        except RuntimeFault:
+            await self._release(instances)
+            raise
         stats.load_seconds = time.monotonic() - began
         return LoadedVersion(
             name=polled.name,

@@ -1,0 +1,146 @@
+"""Name and version → the version that answers → its scheduler; the traffic table decides when no version is named.
+
+Routes are made anew when what serves or a table changes, so that a request costs two dictionary
+look-ups and, the first time its head is seen, the validation.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from inference_runtime.errors import RuntimeFault, Unavailable
+from inference_runtime.lifecycle.loaded_version import LoadedVersion
+from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.routing.traffic_split import TrafficSplit, split
+from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.routing.validation import check_data, plan_request, request_label
+from inference_runtime.scheduling.inflight import refuse
+from inference_runtime.spec.messages import InferRequest
+
+logger = logging.getLogger(__name__)
+
+NO_ARM = ""  # the client named a version
+DEFAULT_ARM = "default"  # no table is set
+_MAX_PLANS = 2048
+
+
+@dataclass(slots=True)
+class Route:
+    """Where the requests for one model name can go."""
+
+    versions: dict[str, LoadedVersion]
+    default: LoadedVersion | None  # the highest ready version, when there is no table
+    split: TrafficSplit | None
+    fallbacks: int = 0  # requests that another arm answered, because theirs was not ready
+
+
+class Router:
+    def __init__(self, registry: ModelRegistry, traffic: TrafficStore) -> None:
+        self._registry = registry
+        self._traffic = traffic
+        self._routes: dict[str, Route] = {}
+        self._stopping = False
+        self.refused_unrouted = 0  # requests refused before a version was known to count them
+
+    def rebuild(self) -> None:
+        """All routes, from what serves and from the tables; cheap, and only when either changes."""
+        names = {*self._registry.names(), *(table.model for table in self._traffic.tables())}
+        if self._stopping:
+            names = set()
+        self._routes = {name: self._route(name) for name in names}
+
+    def _route(self, name: str) -> Route:
+        serving = self._registry.serving(name)
+        table = self._traffic.find(name)
+        before = self._routes.get(name)
+        return Route(
+            versions={loaded.number_text: loaded for loaded in serving.values()},
+            default=serving[max(serving)] if serving and table is None else None,
+            split=split(table, self._ready) if table is not None else None,
+            fallbacks=before.fallbacks if before is not None else 0,
+        )
+
+    def _ready(self, model: str, version: int) -> LoadedVersion | None:
+        return self._registry.serving(model).get(version)
+
+    def stop(self) -> None:
+        """From now on every request is refused; those accepted before go on."""
+        self._stopping = True
+        self.rebuild()
+
+    def unit_header(self, name: str) -> str:
+        """The header whose value keeps a client on its arm; "" when there is none."""
+        route = self._routes.get(name)
+        return route.split.unit_header if route is not None and route.split is not None else ""
+
+    def fallbacks(self, name: str) -> int:
+        route = self._routes.get(name)
+        return route.fallbacks if route is not None else 0
+
+    def infer(self, request: InferRequest) -> None:
+        """Never raises; `request.done` is called once, perhaps before this returns."""
+        head = request.head
+        version: LoadedVersion | None = None
+        try:
+            route = self._routes.get(head.model_name)
+            if route is None:
+                version = self._unrouted(request)
+            elif head.version:
+                version = route.versions.get(head.version)
+                if version is None:
+                    version = self._registry.find(head.model_name, head.version)
+            elif route.split is not None:
+                version = self._pick(request, route, route.split)
+            else:
+                version = route.default
+                if version is None:
+                    version = self._without_default(request)
+                request.arm = DEFAULT_ARM
+            request.version = version
+            plan = version.plans.get(head)
+            if plan is None:
+                plan = plan_request(head, version.config, request.id)
+                if len(version.plans) >= _MAX_PLANS:
+                    version.plans.clear()
+                version.plans[head] = plan
+            request.plan = plan
+            # Sizes of strings are -1 in a plan, so that they always get the closer look.
+            if tuple(map(len, request.data)) != plan.byte_sizes:
+                check_data(request, plan, utf8=version.utf8_strings)
+        except RuntimeFault as fault:
+            self._refuse(request, fault, version)
+            return
+        version.scheduler.submit(request)
+
+    def cancel(self, request: InferRequest) -> None:
+        request.cancelled = True
+        if request.version is not None and request.plan is not None:
+            request.version.scheduler.cancel(request)
+
+    def _pick(self, request: InferRequest, route: Route, table: TrafficSplit) -> LoadedVersion:
+        target = table.target(request.traffic_unit)
+        request.arm = target.arm
+        request.generation = table.generation
+        if target.fallback:
+            route.fallbacks += 1
+        return target.version
+
+    def _without_default(self, request: InferRequest) -> LoadedVersion:
+        name = request.head.model_name
+        if self._traffic.find(name) is not None:
+            raise Unavailable(f"no version in the traffic table of model '{name}' is ready")
+        return self._registry.find(name, "")
+
+    def _unrouted(self, request: InferRequest) -> LoadedVersion:
+        if self._stopping:
+            raise Unavailable(
+                f"{request_label(request.id)}Server is stopping, scheduler for model has stopped "
+                "accepting new inference requests"
+            )
+        return self._registry.find(request.head.model_name, request.head.version)
+
+    def _refuse(
+        self, request: InferRequest, fault: RuntimeFault, version: LoadedVersion | None
+    ) -> None:
+        if version is None:
+            self.refused_unrouted += 1
+        refuse(request, fault, version.stats if version is not None else None)
