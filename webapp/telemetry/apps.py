@@ -4,3 +4,13 @@ from django.apps import AppConfig
 class TelemetryConfig(AppConfig):
     name = "webapp.telemetry"
     label = "telemetry"
+
+    def ready(self) -> None:
+        from webapp.core import snapshots, verdict
+        from webapp.telemetry.freshness import freshness_verdict
+        from webapp.telemetry.snapshots import fleet_snapshot, model_snapshot, runtime_snapshot
+
+        snapshots.register("fleet", fleet_snapshot)
+        snapshots.register("runtime", runtime_snapshot)
+        snapshots.register("model", model_snapshot)
+        verdict.register(freshness_verdict)

@@ -35,8 +35,9 @@ class ServingSample(models.Model):
     executions = models.PositiveIntegerField(default=0)
     queue_ns = models.BigIntegerField(default=0)  # summed over successful requests
     compute_ns = models.BigIntegerField(default=0)
-    pending = models.PositiveIntegerField(default=0)  # gauges, at the end of the interval
-    inflight = models.PositiveIntegerField(default=0)
+    # Gauges at the end of the interval, on one arm of a version; null: on another arm, or not told.
+    pending = models.PositiveIntegerField(null=True)
+    inflight = models.PositiveIntegerField(null=True)
     latency = models.JSONField(default=dict)  # end-to-end, successful requests
 
     class Meta:
@@ -50,22 +51,41 @@ class ServingSample(models.Model):
 
 
 class RuntimeSample(models.Model):
-    """One interval of one runtime's process and devices. Null: not measured, with a reason in `notes`."""
+    """One interval of one runtime's process and devices. Null: not measured, with a reason in `notes`.
+
+    The row also says that the runtime was read: a version without a serving sample at the same
+    moment was idle, while without this row nothing is known.
+    """
 
     at = models.DateTimeField()
     seconds = models.PositiveIntegerField()
     runtime = models.ForeignKey(Runtime, on_delete=models.CASCADE, related_name="+")
+    span_ms = models.PositiveIntegerField(default=0)  # time the counts cover; 0: counts unknown
     cpu_percent = models.FloatField(null=True)  # 100 is one core
     memory_bytes = models.BigIntegerField(null=True)
     gpus = models.JSONField(default=list)
     # [{"uuid","utilization","memory_used_bytes","memory_total_bytes","power_watts","temperature_celsius"}]
+    gpu_note = models.CharField(max_length=300, blank=True)  # why `gpus` is empty
     notes = models.CharField(max_length=300, blank=True)
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["runtime", "seconds", "at"])]
+        indexes: ClassVar = [
+            models.Index(fields=["runtime", "seconds", "at"]),
+            models.Index(fields=["seconds", "at"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.runtime} {self.at}"
+
+
+class SamplerLease(models.Model):
+    """One row: which sampler process leads, and until when it need not prove it again."""
+
+    holder = models.CharField(max_length=60)
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.holder} until {self.until}"
 
 
 class EventMark(models.Model):
