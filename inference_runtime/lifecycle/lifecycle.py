@@ -9,7 +9,6 @@ import logging
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TypeVar
 
 from inference_runtime import pb
@@ -17,6 +16,7 @@ from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.loader import VersionLoader
 from inference_runtime.lifecycle.registry import ModelRegistry, status_text
+from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
 from inference_runtime.spec.states import UNLOADED
@@ -32,12 +32,12 @@ class ModelLifecycle:
         repository: ModelRepository,
         registry: ModelRegistry,
         loader: VersionLoader,
-        overrides_directory: Callable[[], Path],
+        wanted: WantedModels,
     ) -> None:
         self._repository = repository
         self._registry = registry
         self._loader = loader
-        self._overrides_directory = overrides_directory
+        self._wanted = wanted
         self._locks: dict[str, _ModelLock] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -47,23 +47,28 @@ class ModelLifecycle:
         parameters: LoadParameters | None = None,
         *,
         kept: LoadOverride | None = None,
-    ) -> PolledModel:
+        remember: bool = True,
+    ) -> None:
         """Returns when the model serves what its files (or the parameters) say; else raises.
 
-        `kept` is an override of an earlier life of this process, already on disk.
+        `kept` is an override of an earlier life of this process, already on disk; `remember` has a
+        restarted server load the model again.
         """
         async with self._alone(name):
             override = kept
             if parameters is not None and not parameters.empty:
                 override = await self._polling(
-                    name, lambda: write_override(parameters, self._overrides_directory())
+                    name,
+                    lambda: write_override(parameters, self._wanted.overrides_directory()),
                 )
             try:
-                return await self._load(name, override)
+                polled = await self._load(name, override)
             except RuntimeFault:
                 if override is not None and override is not kept:
                     await self._discard_files(override)
                 raise
+            if remember:
+                await self._loader.in_thread(lambda: self._wanted.add(name, polled.override))
 
     async def unload(self, name: str) -> None:
         """Returns when the versions accept no more requests; they finish those they have on their own."""
@@ -71,6 +76,7 @@ class ModelLifecycle:
             applied = self._registry.applied(name)
             for loaded in self._registry.withdraw(name):
                 self._retire(loaded, applied)
+            await self._loader.in_thread(lambda: self._wanted.remove(name))
 
     def busy(self, name: str) -> bool:
         """Whether a load or unload of the model is under way."""

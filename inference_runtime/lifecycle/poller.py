@@ -76,6 +76,6 @@ class RepositoryPoller:
 
     async def _load(self, name: str) -> None:
         try:
-            await self._lifecycle.load(name)
+            await self._lifecycle.load(name, remember=False)
         except RuntimeFault as fault:
             logger.error("%s", fault.text.strip())

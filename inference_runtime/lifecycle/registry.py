@@ -20,7 +20,8 @@ class VersionRecord:
     state: ModelState = ModelState.UNKNOWN
     reason: str = ""
     loaded: LoadedVersion | None = None  # set while it serves
-    leaving: LoadedVersion | None = None  # set while it finishes what it had accepted
+    # What served before and still finishes what it had accepted.
+    leaving: list[LoadedVersion] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -83,6 +84,16 @@ class ModelRegistry:
             for record in self._models.values()
         )
 
+    def at_work(self) -> list[LoadedVersion]:
+        """Versions that serve, and those that finish what they had accepted."""
+        return [
+            loaded
+            for record in self._models.values()
+            for version in record.versions.values()
+            for loaded in (version.loaded, *version.leaving)
+            if loaded is not None
+        ]
+
     # Writing
 
     def begin_load(self, name: str, numbers: Iterable[int]) -> None:
@@ -106,9 +117,12 @@ class ModelRegistry:
         left = [loaded for loaded in record.serving().values() if loaded not in versions.values()]
         for number, loaded in versions.items():
             version = record.versions.setdefault(number, VersionRecord(number))
-            if version.loaded is not loaded:
-                _move(version, ModelState.READY)
-                version.loaded = loaded
+            if version.loaded is loaded:
+                continue
+            if version.loaded is not None:
+                version.leaving.append(version.loaded)
+            _move(version, ModelState.READY)
+            version.loaded = loaded
         for number in record.serving().keys() - versions.keys():
             self._leave(record.versions[number])
         record.applied = applied
@@ -131,14 +145,16 @@ class ModelRegistry:
         """The last request of a version that left is settled and its memory is free."""
         record = self._models.get(loaded.name)
         version = record.versions.get(loaded.number) if record is not None else None
-        if version is not None and version.leaving is loaded:
-            version.leaving = None
-            if version.state is ModelState.UNLOADING:
-                _move(version, ModelState.UNAVAILABLE, UNLOADED)
+        if version is None or loaded not in version.leaving:
+            return
+        version.leaving.remove(loaded)
+        if version.state is ModelState.UNLOADING and not version.leaving:
+            _move(version, ModelState.UNAVAILABLE, UNLOADED)
 
     def _leave(self, version: VersionRecord) -> None:
-        version.leaving = version.loaded
-        version.loaded = None
+        if version.loaded is not None:
+            version.leaving.append(version.loaded)
+            version.loaded = None
         _move(version, ModelState.UNLOADING)
 
 

@@ -1,5 +1,7 @@
 """The models that clients loaded explicitly, with their overrides: what a restarted server loads again."""
 
+import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ class WantedModels:
         self._directory = state_directory
         self._file = StateFile(state_directory, FILE_NAME)
         self._models: dict[str, LoadOverride | None] = {}
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()  # loads of several models end on several threads
 
     def restore(self) -> Mapping[str, LoadOverride | None]:
         body = self._file.read()
@@ -30,13 +34,28 @@ class WantedModels:
 
     def add(self, name: str, override: LoadOverride | None) -> None:
         """Blocking: returns when it is on disk."""
-        if name not in self._models or self._models[name] != override:
-            self._models[name] = override
-            self._write()
+        with self._lock:
+            if name not in self._models or self._models[name] != override:
+                self._models[name] = override
+                self._write()
 
     def remove(self, name: str) -> None:
-        if self._models.pop(name, self) is not self:
-            self._write()
+        with self._lock:
+            if name in self._models:
+                del self._models[name]
+                self._write()
+
+    def overrides_directory(self) -> Path:
+        """Where files given with a load are kept for as long as the model is loaded."""
+        if self._directory is not None:
+            return self._directory / OVERRIDES_DIRECTORY
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="switchyard-overrides-")
+        return Path(self._temporary.name)
+
+    def close(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _write(self) -> None:
         self._file.write(

@@ -39,6 +39,7 @@ class Router:
         self._traffic = traffic
         self._routes: dict[str, Route] = {}
         self._stopping = False
+        self.started = False  # until then an unknown model may still come
         self.refused_unrouted = 0  # requests refused before a version was known to count them
 
     def rebuild(self) -> None:
@@ -136,6 +137,8 @@ class Router:
                 f"{request_label(request.id)}Server is stopping, scheduler for model has stopped "
                 "accepting new inference requests"
             )
+        if not self.started:
+            raise Unavailable("Server is starting, its models are not loaded yet")
         return self._registry.find(request.head.model_name, request.head.version)
 
     def _refuse(

@@ -1,0 +1,221 @@
+"""What front ends call: the runtime as one object, without a word of HTTP or gRPC. Event loop only."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inference_runtime import __version__, pb
+from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault, Unavailable
+from inference_runtime.lifecycle.lifecycle import ModelLifecycle
+from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.repository.overrides import read_load_parameters
+from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.routing import introspection
+from inference_runtime.routing.router import Router
+from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.spec.states import IndexEntry
+from inference_runtime.spec.traffic import TrafficTable, read_table, table_body
+from inference_runtime.telemetry.snapshot import TrafficShare
+from inference_runtime.telemetry.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+_NO_CONTROL = "explicit model load / unload is not allowed if polling is enabled"
+
+
+@dataclass(slots=True)
+class CoreParts:
+    repository: ModelRepository
+    registry: ModelRegistry
+    lifecycle: ModelLifecycle
+    traffic: TrafficStore
+    telemetry: Telemetry
+    mode: ModelControlMode = ModelControlMode.NONE
+    server_id: str = "triton"
+    strict_readiness: bool = True
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class RuntimeCore:
+    def __init__(self, parts: CoreParts) -> None:
+        self._parts = parts
+        self._registry = parts.registry
+        self._traffic = parts.traffic
+        self._router = Router(parts.registry, parts.traffic)
+        self._registry.on_change = lambda _name: self._router.rebuild()
+        parts.telemetry.traffic = self._shares
+        self._live = True
+        self._started = False
+        self._exiting = False
+        # The two calls of the hot path, without a hop through this object.
+        self.infer = self._router.infer
+        self.cancel = self._router.cancel
+        self.unit_header = self._router.unit_header
+
+    # Phases
+
+    def restore_traffic(self) -> None:
+        self._traffic.restore()
+        self._router.rebuild()
+
+    def started(self) -> None:
+        """The models of the start are loaded, or are known not to load."""
+        self._started = True
+        self._router.started = True
+
+    def failed(self) -> None:
+        """Initialisation failed for good, and the process is kept to say so."""
+        self._live = False
+
+    def begin_exit(self) -> None:
+        """Not ready any more, and no new request; those accepted before go on."""
+        self._exiting = True
+        self._router.stop()
+
+    # Health
+
+    def live(self) -> bool:
+        if self._exiting:
+            raise Unavailable("Server exiting")
+        return self._live
+
+    def ready(self) -> bool:
+        if self._exiting:
+            raise Unavailable("Server exiting")
+        if not (self._live and self._started):
+            return False
+        return not self._parts.strict_readiness or self._registry.all_ready()
+
+    def model_ready(self, name: str, version: str) -> bool:
+        if self._exiting or not self._live:
+            raise Unavailable("Server not ready")
+        try:
+            self._registry.find(name, version)
+        except InvalidArgument:
+            raise
+        except RuntimeFault:
+            return False
+        return True
+
+    # What there is
+
+    def server_metadata(self) -> dict[str, Any]:
+        return introspection.server_metadata(self._parts.server_id, __version__)
+
+    def model_metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
+        return introspection.model_metadata(self._registry, name, version)
+
+    def model_config(self, name: str, version: str) -> pb.ModelConfig:
+        return self._registry.find(name, version).config.proto
+
+    def repository_index(self, ready_only: bool) -> list[IndexEntry]:
+        return introspection.repository_index(
+            self._registry, self._parts.repository, ready_only=ready_only
+        )
+
+    def model_statistics(self, name: str, version: str) -> pb.ModelStatisticsResponse:
+        return introspection.statistics(self._registry, name, version)
+
+    def metrics_text(self) -> bytes:
+        return self._parts.telemetry.metrics_text()
+
+    def switchyard_statistics(self) -> dict[str, Any]:
+        return self._parts.telemetry.switchyard_statistics(self._state_of)
+
+    def inflight(self) -> dict[tuple[str, int], int]:
+        """Versions with requests that are not settled → how many; those that left service included."""
+        return {
+            (loaded.name, loaded.number): loaded.scheduler.inflight
+            for loaded in self._registry.at_work()
+            if loaded.scheduler.inflight
+        }
+
+    # Changing what there is
+
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self._check_control()
+        _check_name(name)
+        try:
+            asked = read_load_parameters(parameters)
+        except InvalidArgument as fault:
+            if fault.text.startswith("unrecognized"):
+                raise
+            raise Internal(
+                f"failed to load '{name}', failed to poll from model repository: {fault.text}"
+            ) from fault
+        await self._to_the_end(self._parts.lifecycle.load(name, asked))
+
+    async def unload(self, name: str, *, unload_dependents: bool) -> None:
+        self._check_control()
+        await self._to_the_end(self._parts.lifecycle.unload(name))
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        # A client that goes away must not leave a model half loaded.
+        task = asyncio.get_running_loop().create_task(work)
+        self._parts.tasks.add(task)
+        task.add_done_callback(self._parts.tasks.discard)
+        await asyncio.shield(task)
+
+    def _check_control(self) -> None:
+        if self._exiting:
+            raise Unavailable("Server exiting")
+        if self._parts.mode is not ModelControlMode.EXPLICIT:
+            raise Unavailable(_NO_CONTROL)
+
+    # Traffic
+
+    def traffic_tables(self) -> list[dict[str, Any]]:
+        return [self._body(table) for table in self._traffic.tables()]
+
+    def traffic_table(self, name: str) -> dict[str, Any]:
+        return self._body(self._traffic.get(name))
+
+    def traffic_put(self, name: str, body: Any) -> dict[str, Any]:
+        table = read_table(name, body)
+        if self._traffic.check(table):
+            self._check_arms(table)
+            self._keep(lambda: self._traffic.put(table))
+        return self._body(table)
+
+    def traffic_delete(self, name: str, generation: int | None = None) -> None:
+        self._keep(lambda: self._traffic.delete(name, generation))
+
+    def _keep(self, change: Any) -> None:
+        try:
+            change()
+        except OSError as error:
+            raise Internal(f"the traffic table can not be written: {error}") from error
+        self._router.rebuild()
+
+    def _check_arms(self, table: TrafficTable) -> None:
+        for arm in table.arms:
+            if arm.weight_buckets and arm.version not in self._registry.serving(arm.model):
+                raise InvalidArgument(
+                    f"version {arm.version} of model '{arm.model}' is not ready: load it before it gets "
+                    "traffic"
+                )
+
+    def _body(self, table: TrafficTable) -> dict[str, Any]:
+        return {**table_body(table), "fallbacks": self._router.fallbacks(table.model)}
+
+    def _shares(self) -> list[TrafficShare]:
+        return [
+            TrafficShare(model=arm.model, version=arm.version, arm=arm.role, share=arm.weight)
+            for table in self._traffic.tables()
+            for arm in table.arms
+        ]
+
+    def _state_of(self, model: str, version: int) -> str:
+        record = self._registry.record(model)
+        found = record.versions.get(version) if record is not None else None
+        return found.state.value if found is not None else "UNKNOWN"
+
+
+def _check_name(name: str) -> None:
+    if not name.strip():
+        raise InvalidArgument("Model name cannot be empty. Please enter a valid name to deploy.")
+    if "/" in name or name.strip() == "..":
+        raise InvalidArgument("model name must not contain path traversal characters")
