@@ -35,6 +35,10 @@ CSRF_TRUSTED_ORIGINS = env.words("SWITCHYARD_TRUSTED_ORIGINS", [])
 # -- Switchyard's own -----------------------------------------------------------------------
 REPOSITORY_DIR = HOME / "repository"
 UPLOAD_DIR = HOME / "uploads"
+# Beside the uploads, so that a form's file is moved into place and not copied.
+FILE_UPLOAD_TEMP_DIR = HOME / "incoming"
+FILE_UPLOAD_TEMP_DIR.mkdir(exist_ok=True)
+STAGING_DIR = HOME / "staging"
 QUARANTINE_DIR = HOME / "quarantine"
 LOG_DIR = HOME / "logs"
 RUNTIME_HOST = env.text("SWITCHYARD_RUNTIME_HOST", "127.0.0.1")
@@ -42,7 +46,11 @@ RUNTIME_HTTP_PORT = env.integer("SWITCHYARD_HTTP_PORT", 8000)
 RUNTIME_GRPC_PORT = env.integer("SWITCHYARD_GRPC_PORT", 8001)
 RUNTIME_METRICS_PORT = env.integer("SWITCHYARD_METRICS_PORT", 8002)
 MAX_UPLOAD_BYTES = env.integer("SWITCHYARD_MAX_UPLOAD_BYTES", 10 * 1024**3)
+MAX_OPEN_UPLOADS = env.integer("SWITCHYARD_MAX_OPEN_UPLOADS", 20)  # per person
 MAX_UNPACKED_BYTES = env.integer("SWITCHYARD_MAX_UNPACKED_BYTES", 20 * 1024**3)
+CHECK_MEMORY_BYTES = env.integer("SWITCHYARD_CHECK_MEMORY_BYTES", 8 * 1024**3)
+CHECK_SECONDS = env.integer("SWITCHYARD_CHECK_SECONDS", 900)
+ADMIN_PASSWORD = env.optional_text("SWITCHYARD_ADMIN_PASSWORD")  # of the first admin
 REDIS_URL = env.text("REDIS_URL", f"unix://{HOME}/redis.sock")
 
 # -- Applications ---------------------------------------------------------------------------

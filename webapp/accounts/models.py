@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.utils import timezone
 
 from webapp.accounts.choices import Role
 
@@ -27,3 +28,15 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hint}…)"
+
+
+class LoginFailure(models.Model):
+    """Wrong passwords for one user name from one address; the key is a hash of both."""
+
+    key = models.CharField(max_length=64, unique=True)
+    count = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField(default=timezone.now)
+    locked_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.count} failures"

@@ -26,6 +26,7 @@ class Action(StrEnum):
     DEPLOY = "deploy"
     ROLLOUT = "rollout"
     BENCHMARK = "benchmark"
+    CANCEL_JOBS = "cancel_jobs"
     VIEW_AUDIT = "view_audit"
     MANAGE_RUNTIMES = "manage_runtimes"
     MANAGE_PEOPLE = "manage_people"
@@ -39,6 +40,7 @@ _LEAST_ROLE: dict[Action, Role] = {
     Action.DEPLOY: Role.OPERATOR,
     Action.ROLLOUT: Role.OPERATOR,
     Action.BENCHMARK: Role.OPERATOR,
+    Action.CANCEL_JOBS: Role.OPERATOR,
     Action.MANAGE_RUNTIMES: Role.ADMIN,
     Action.MANAGE_PEOPLE: Role.ADMIN,
 }
@@ -50,6 +52,7 @@ _WORDS: dict[Action, str] = {
     Action.DEPLOY: "deploy and undeploy versions",
     Action.ROLLOUT: "move traffic",
     Action.BENCHMARK: "run benchmarks",
+    Action.CANCEL_JOBS: "cancel jobs",
     Action.VIEW_AUDIT: "read the audit log",
     Action.MANAGE_RUNTIMES: "add or change runtimes",
     Action.MANAGE_PEOPLE: "manage people",

@@ -39,16 +39,15 @@ class ApiView(APIView):
 
     read_action: ClassVar[str] = "view"
     write_action: ClassVar[str] = ""
+    # False where an answer holds a secret: it must not lie in the database for a day.
+    keeps_answers: ClassVar[bool] = True
 
     _record: IdempotencyRecord | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if request.method == "POST" and self.http_method_allowed(request):
+        if request.method == "POST" and self.keeps_answers and hasattr(self, "post"):
             self._record = idempotency_begin(request)
-
-    def http_method_allowed(self, request: Request) -> bool:
-        return hasattr(self, (request.method or "").lower())
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Replay):

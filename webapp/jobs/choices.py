@@ -9,6 +9,8 @@ class JobKind(models.TextChoices):
     INSPECT_VERSION = "inspect_version"
     DEPLOY_VERSION = "deploy_version"
     UNDEPLOY_VERSION = "undeploy_version"
+    APPLY_SERVING_CONFIG = "apply_serving_config"
+    RECONCILE_RUNTIME = "reconcile_runtime"
     RUN_BENCHMARK = "run_benchmark"
 
 

@@ -4,10 +4,12 @@ The Celery message is only a wake-up that carries the row's id. `lease_until` an
 say which attempt owns the row: a worker that lost its lease can no longer write.
 """
 
+import json
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from webapp.core.models import TimestampedModel, public_id
 from webapp.jobs.choices import JobKind, JobState
@@ -47,3 +49,26 @@ class Job(TimestampedModel):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it has run, or ran; None before it started."""
+        if self.started_at is None:
+            return None
+        return ((self.ended_at or timezone.now()) - self.started_at).total_seconds()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """A straight line through the progress so far; None while that would be a guess."""
+        seconds = self.seconds
+        if self.state != JobState.RUNNING or not seconds or not 0.05 <= self.progress < 1:
+            return None
+        return seconds / self.progress - seconds
+
+    @property
+    def result_text(self) -> str:
+        return json.dumps(self.result, indent=2, ensure_ascii=False)
+
+    @property
+    def error_text(self) -> str:
+        return json.dumps(self.error, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Writes of people and tokens, each with its audit row."""
+"""Issuing, using and revoking API tokens."""
 
 import secrets
 from datetime import datetime, timedelta
