@@ -16,9 +16,13 @@ class Batch:
         self.requests = requests
         self.rows = rows
         self.number = number
-        plans = [request.plan for request in requests]
         # All of one plan, the usual case, is joined and split without looking at each request.
-        self.uniform = plans.count(plans[0]) == len(plans)
+        self.uniform = len(requests) == 1 or _uniform(requests)
+
+
+def _uniform(requests: Sequence[InferRequest]) -> bool:
+    plans = [request.plan for request in requests]
+    return plans.count(plans[0]) == len(plans)
 
 
 @dataclass(slots=True)

@@ -1,43 +1,66 @@
 """From the bytes of a batch's requests to the arrays a backend takes: one join per input, no copy of one."""
 
+import numpy as np
+
 from inference_runtime.backends.base import Array
 from inference_runtime.instances.batch import Batch
-from inference_runtime.spec.model_config import ModelConfig
+from inference_runtime.spec.datatypes import BY_WIRE
+from inference_runtime.spec.messages import Bytes
+from inference_runtime.spec.model_config import ModelConfig, TensorSpec
 from inference_runtime.spec.request_plan import RequestPlan
 from inference_runtime.spec.tensors import backend_shape, to_array
 
+Shape = tuple[int, ...]
 
-def gather(config: ModelConfig, batch: Batch) -> list[Array | None]:
-    """One array per config input, in its order; None where the batch's requests leave an optional one out."""
-    if len(batch.requests) == 1:
-        return _gather_one(config, batch)
-    first: RequestPlan = batch.requests[0].plan
-    arrays: list[Array | None] = []
-    for index, spec in enumerate(config.inputs):
-        source = first.sources[index]
-        if source < 0:
-            arrays.append(None)
-            continue
-        if batch.uniform:
-            parts = [request.data[source] for request in batch.requests]
+
+class _Port:
+    """An input, with what can be known before a request comes."""
+
+    __slots__ = ("_batching", "_dtype", "_spec")
+
+    def __init__(self, spec: TensorSpec, *, batching: bool) -> None:
+        self._spec = spec
+        self._batching = batching
+        # Most inputs are nothing but a view of the bytes; these cost no more than that.
+        plain = spec.reshape is None and spec.datatype not in ("BYTES", "BOOL")
+        self._dtype = BY_WIRE[spec.datatype].dtype if plain else None
+
+    def array(self, shape: Shape, data: Bytes) -> Array:
+        if self._dtype is None:
+            wanted = backend_shape(self._spec, shape, batching=self._batching)
+            array = to_array(self._spec.datatype, wanted, data)
         else:
-            parts = [request.data[request.plan.sources[index]] for request in batch.requests]
-        shape = (batch.rows, *first.shapes[index][1:])
-        wanted = backend_shape(spec, shape, batching=True)
-        arrays.append(to_array(spec.datatype, wanted, b"".join(parts)))
-    return arrays
-
-
-def _gather_one(config: ModelConfig, batch: Batch) -> list[Array | None]:
-    request = batch.requests[0]
-    plan: RequestPlan = request.plan
-    arrays: list[Array | None] = []
-    for spec, source, shape in zip(config.inputs, plan.sources, plan.shapes, strict=True):
-        if source < 0:
-            arrays.append(None)
-            continue
-        wanted = backend_shape(spec, shape, batching=config.batching)
-        array = to_array(spec.datatype, wanted, request.data[source])
+            array = np.frombuffer(data, self._dtype).reshape(shape)
         # A slice of a request body may start at any byte, and backends read whole words.
-        arrays.append(array if array.flags.aligned else array.copy())
-    return arrays
+        return array if type(data) is bytes or array.flags.aligned else array.copy()
+
+
+class Gatherer:
+    """One array per config input, in its order; None where a batch's requests leave an optional one out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._ports = tuple(_Port(spec, batching=config.batching) for spec in config.inputs)
+
+    def gather(self, batch: Batch) -> list[Array | None]:
+        first: RequestPlan = batch.requests[0].plan
+        if len(batch.requests) == 1:
+            data = batch.requests[0].data
+            return [
+                port.array(shape, data[source]) if source >= 0 else None
+                for port, source, shape in zip(
+                    self._ports, first.sources, first.shapes, strict=True
+                )
+            ]
+        return [
+            port.array((batch.rows, *first.shapes[index][1:]), self._joined(batch, index))
+            if first.sources[index] >= 0
+            else None
+            for index, port in enumerate(self._ports)
+        ]
+
+    @staticmethod
+    def _joined(batch: Batch, index: int) -> bytes:
+        if batch.uniform:
+            source = batch.requests[0].plan.sources[index]
+            return b"".join([request.data[source] for request in batch.requests])
+        return b"".join([request.data[request.plan.sources[index]] for request in batch.requests])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inference_runtime.backends.base import Backend
 from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
-from inference_runtime.instances.gather import gather
+from inference_runtime.instances.gather import Gatherer
 from inference_runtime.instances.scatter import Scatterer
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.telemetry.durations import ExecutionTimes
@@ -26,9 +26,9 @@ class BatchRunner:
         version: int,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._config = config
         self._label = f"{model_name}:{version}"
         self._clock = clock
+        self._gatherer = Gatherer(config)
         self._scatterer = Scatterer(config, model_name=model_name, version=version)
 
     def run(self, backend: Backend, batch: Batch) -> Execution:
@@ -36,7 +36,7 @@ class BatchRunner:
         gathered_ns = inferred_ns = 0
         started_ns = clock()
         try:
-            arrays = gather(self._config, batch)
+            arrays = self._gatherer.gather(batch)
             indexes = self._scatterer.wanted(batch)
             names = self._scatterer.names(batch, indexes)
             gathered_ns = clock()

@@ -2,14 +2,12 @@
 
 from collections.abc import Hashable, Sequence
 
-import numpy as np
-
 from inference_runtime.backends.base import Array
 from inference_runtime.errors import Internal
 from inference_runtime.instances.batch import Batch
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import Bytes, InferResponse, ResponseHead, TensorHead
-from inference_runtime.spec.model_config import ModelConfig, TensorSpec
+from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.spec.request_plan import RequestPlan
 from inference_runtime.spec.tensors import client_shape, join_bytes, shape_text, to_wire
 
@@ -38,7 +36,7 @@ class _FixedColumn:
 
     def cuts(self, count: int, rows: int) -> list[Bytes]:
         size = self._row_size * rows
-        if count == 1 or size == 0:
+        if size == 0:
             return [self._buffer] * count
         buffer = self._buffer
         return [buffer[start : start + size] for start in range(0, count * size, size)]
@@ -71,6 +69,8 @@ class Scatterer:
         self._config = config
         self._model_name = model_name
         self._version = str(version)
+        self._batching = config.batching
+        self._datatypes = tuple(BY_WIRE[spec.datatype] for spec in config.outputs)
         self._heads: dict[Hashable, ResponseHead] = {}
 
     def wanted(self, batch: Batch) -> tuple[int, ...]:
@@ -94,17 +94,17 @@ class Scatterer:
             raise Internal(
                 f"model '{self._model_name}' gave {len(arrays)} outputs where {len(indexes)} were asked for"
             )
-        specs = [self._config.outputs[index] for index in indexes]
-        columns = [
-            self._column(spec, array, batch.rows) for spec, array in zip(specs, arrays, strict=True)
-        ]
-        if self._config.batching:
+        rows = batch.rows
+        columns = [self._column(*pair, rows) for pair in zip(indexes, arrays, strict=True)]
+        if self._batching:
             tails = tuple([array.shape[1:] for array in arrays])
         else:
             tails = tuple([array.shape for array in arrays])
         if batch.uniform:
             plan: RequestPlan = batch.requests[0].plan
             head = self._head(plan.outputs, plan.batch_size, tails)
+            if len(batch.requests) == 1:
+                return [InferResponse(head, [column.cut(0, rows) for column in columns])]
             cuts = [column.cuts(len(batch.requests), plan.batch_size) for column in columns]
             return [InferResponse(head, data) for data in zip(*cuts, strict=True)]
         return self._scatter_mixed(batch, indexes, columns, tails)
@@ -128,21 +128,21 @@ class Scatterer:
             start += rows
         return responses
 
-    def _column(self, spec: TensorSpec, array: Array, rows: int) -> _Column:
-        if self._config.batching and (array.ndim == 0 or array.shape[0] != rows):
+    def _column(self, index: int, array: Array, rows: int) -> _Column:
+        datatype = self._datatypes[index]
+        if self._batching and (array.ndim == 0 or array.shape[0] != rows):
             raise Internal(
-                f"output '{spec.name}' of model '{self._model_name}' has shape "
+                f"output '{self._config.outputs[index].name}' of model '{self._model_name}' has shape "
                 f"{shape_text(array.shape)} for a batch of {rows}: its first dimension must be the batch size"
             )
-        expected = BY_WIRE[spec.datatype].dtype
-        if array.dtype != expected:
+        if array.dtype != datatype.dtype:
             raise Internal(
-                f"output '{spec.name}' of model '{self._model_name}' has data-type {array.dtype}, "
-                f"but the config says {spec.datatype}"
+                f"output '{self._config.outputs[index].name}' of model '{self._model_name}' has data-type "
+                f"{array.dtype}, but the config says {datatype.wire}"
             )
-        if expected == np.object_:
+        if datatype.item_size == 0:
             return _BytesColumn(array, rows)
-        return _FixedColumn(spec.datatype, array, rows)
+        return _FixedColumn(datatype.wire, array, rows)
 
     def _head(self, outputs: tuple[int, ...], rows: int, tails: tuple[Shape, ...]) -> ResponseHead:
         key = (outputs, rows, tails)
@@ -157,7 +157,7 @@ class Scatterer:
     def _new_head(
         self, outputs: tuple[int, ...], rows: int, tails: tuple[Shape, ...]
     ) -> ResponseHead:
-        batching = self._config.batching
+        batching = self._batching
         heads = []
         for index, tail in zip(outputs, tails, strict=True):
             spec = self._config.outputs[index]

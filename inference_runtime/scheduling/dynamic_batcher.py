@@ -69,6 +69,8 @@ class DynamicBatcher:
         self._delay_ns = 0
 
     def next_batch(self, queue: RequestQueue, now_ns: int) -> Batch | WaitUntil | None:
+        if len(queue) == 1 and self._delay_ns == 0:
+            return self._send(queue, 1, next(queue.waiting()).plan.batch_size)
         if queue.revision != self._revision:
             self._start_over(queue.revision)
         if not self._closed:

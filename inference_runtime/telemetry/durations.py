@@ -12,7 +12,7 @@ from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS, percentile_ns
 from inference_runtime.spec.messages import InferRequest
 
 FIRST_RESPONSE_BOUNDS_MS: tuple[float, ...] = (100.0, 500.0, 2000.0, 5000.0)
-_LAST_BUCKET = BUCKETS - 1
+_INNER_BOUNDS_NS = BOUNDS_NS[:-1]  # the last bucket takes everything above
 
 
 class ExecutionTimes(NamedTuple):
@@ -41,7 +41,7 @@ class DurationSeries:
     def add(self, duration_ns: int, times: int = 1) -> None:
         self.count += times
         self.total_ns += duration_ns * times
-        self.buckets[min(bisect_left(BOUNDS_NS, duration_ns), _LAST_BUCKET)] += times
+        self.buckets[bisect_left(_INNER_BOUNDS_NS, duration_ns)] += times
 
     def quantile_ns(self, quantile: float) -> float | None:
         return percentile_ns(

@@ -6,15 +6,19 @@ methods run on the event loop; an execution is one call, not one per request, to
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
 
-_LAST_BUCKET = BUCKETS - 1
+# Without the last bound, so that the last bucket takes everything above.
+_INNER_BOUNDS_NS = BOUNDS_NS[:-1]
+_arm_of = attrgetter("arm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,31 @@ class ArmStats:
         self.compute_ns = 0
         self.latency_ns = 0
         self.latency = [0] * BUCKETS  # successful requests, from complete request to answer
+
+    def succeeded(
+        self, requests: Iterable[InferRequest], times: ExecutionTimes, now_ns: int
+    ) -> tuple[int, int]:
+        """Their rows, and the sum of the moments they were received: sums of durations follow from it."""
+        started_ns = times.started_ns
+        compute_ns = times.finished_ns - started_ns
+        latency = self.latency
+        count = rows = received_ns = generation = 0
+        for request in requests:
+            moment_ns = request.received_ns
+            request.queue_ns = started_ns - moment_ns
+            request.compute_ns = compute_ns
+            latency[bisect_left(_INNER_BOUNDS_NS, now_ns - moment_ns)] += 1
+            generation = request.generation
+            count += 1
+            rows += request.plan.batch_size
+            received_ns += moment_ns
+        self.generation = generation
+        self.successes += count
+        self.inferences += rows
+        self.queue_ns += count * started_ns - received_ns
+        self.compute_ns += count * compute_ns
+        self.latency_ns += count * now_ns - received_ns
+        return rows, received_ns
 
     @property
     def requests(self) -> int:
@@ -167,41 +196,22 @@ class VersionStats:
         now_ns: int,
     ) -> None:
         """All of `requests`, at least one and all of one execution, are answered now."""
-        started_ns = times.started_ns
-        compute_ns = times.finished_ns - started_ns
         count = len(requests)
-        total_ns = total_queue_ns = inferences = 0
-        name = requests[0].arm
-        arm = self.arm(name)
-        arm.generation = requests[0].generation
-        for request in requests:
-            if request.arm != name:
-                name = request.arm
-                arm = self.arm(name)
-                arm.generation = request.generation
-            received_ns = request.received_ns
-            latency_ns = now_ns - received_ns
-            queue_ns = started_ns - received_ns
-            rows = request.plan.batch_size
-            request.queue_ns = queue_ns
-            request.compute_ns = compute_ns
-            total_ns += latency_ns
-            total_queue_ns += queue_ns
-            inferences += rows
-            arm.successes += 1
-            arm.inferences += rows
-            arm.queue_ns += queue_ns
-            arm.compute_ns += compute_ns
-            arm.latency_ns += latency_ns
-            bucket = bisect_left(BOUNDS_NS, latency_ns)
-            arm.latency[bucket if bucket < BUCKETS else _LAST_BUCKET] += 1
+        if count == 1:
+            rows, received_ns = self.arm(requests[0].arm).succeeded(requests, times, now_ns)
+        else:
+            rows = received_ns = 0
+            for name, group in groupby(requests, _arm_of):
+                arm_rows, arm_received_ns = self.arm(name).succeeded(group, times, now_ns)
+                rows += arm_rows
+                received_ns += arm_received_ns
         device.successes += count
-        device.success_ns += total_ns
-        device.queue_ns += total_queue_ns
-        device.input_ns += count * (times.gathered_ns - started_ns)
+        device.success_ns += count * now_ns - received_ns
+        device.queue_ns += count * times.started_ns - received_ns
+        device.input_ns += count * (times.gathered_ns - times.started_ns)
         device.infer_ns += count * (times.inferred_ns - times.gathered_ns)
         device.output_ns += count * (times.finished_ns - times.inferred_ns)
-        device.inferences += inferences
+        device.inferences += rows
         if self.detail is not None:
             self.detail.succeeded(times, requests, now_ns)
 
