@@ -1,5 +1,11 @@
 """Paths under /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.benchmarks import api
+
+urlpatterns = [
+    path("benchmarks", api.BenchmarkList.as_view()),
+    path("benchmarks/<str:run_id>:cancel", api.BenchmarkCancel.as_view()),
+    path("benchmarks/<str:run_id>", api.BenchmarkDetail.as_view()),
+]

@@ -4,8 +4,9 @@ from django.db.models import QuerySet
 
 from webapp.benchmarks.models import BenchmarkPoint, BenchmarkRun
 from webapp.benchmarks.statistics import saturation
-from webapp.catalog.models import InferenceModel
+from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.core.errors import NotFound
+from webapp.serving.choices import DeploymentState
 
 
 def run_list(*, model: InferenceModel | None = None) -> QuerySet[BenchmarkRun]:
@@ -30,3 +31,23 @@ def saturation_of(*, points: list[BenchmarkPoint]) -> int | None:
 
 def benchmark_snapshot(*, run_id: str) -> BenchmarkRun | None:
     return run_list().filter(id=run_id).first()
+
+
+def versions_in_service() -> QuerySet[ModelVersion]:
+    """Versions that a benchmark can be asked for."""
+    return (
+        ModelVersion.objects.select_related("model")
+        .filter(deployments__wanted=True, deployments__state=DeploymentState.AVAILABLE)
+        .distinct()
+        .order_by("model__name", "-number")
+    )
+
+
+def runs_beside(*, run: BenchmarkRun) -> list[BenchmarkRun]:
+    """Earlier runs of the same model that a person may want to lay beside this one."""
+    return list(
+        run_list(model=run.version.model)
+        .exclude(id=run.id)
+        .filter(points__isnull=False)
+        .distinct()[:20]
+    )

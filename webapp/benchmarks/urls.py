@@ -1,6 +1,13 @@
-"""Pages of benchmarks."""
+"""Pages."""
 
-from django.urls import URLPattern
+from django.urls import path
+
+from webapp.benchmarks import views
 
 app_name = "benchmarks"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("benchmarks/", views.benchmark_list, name="list"),
+    path("benchmarks/start/", views.benchmark_start, name="start"),
+    path("benchmarks/<str:run_id>/", views.benchmark_detail, name="detail"),
+    path("benchmarks/<str:run_id>/cancel/", views.benchmark_cancel, name="cancel"),
+]
