@@ -32,3 +32,8 @@ class CheckStatus(models.TextChoices):
     WARNED = "warned"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+
+# The only states in which a version's bytes are in the repository.
+PUBLISHED_STATES = frozenset({VersionState.READY, VersionState.ARCHIVED})
+UNDECIDED_STATES = frozenset({VersionState.QUARANTINED, VersionState.VALIDATING})

@@ -8,12 +8,11 @@ from django.db import models
 
 from webapp.catalog.choices import Stage, VersionState
 from webapp.core.models import TimestampedModel
+from webapp.jobs.models import Job
+from webapp.uploads.models import Upload
+from webapp.uploads.names import NAME_PATTERN, NAME_RULE
 
-# "--" is reserved: it joins a model and its variant in the repository (resnet50--fp16).
-name_validator = RegexValidator(
-    r"^(?!.*--)[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z",
-    "Use letters, digits, '_', '.' and '-', starting with a letter or digit; '--' is reserved.",
-)
+name_validator = RegexValidator(NAME_PATTERN, NAME_RULE)
 
 
 class InferenceModel(TimestampedModel):
@@ -52,6 +51,10 @@ class ModelVersion(TimestampedModel):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
     published_at = models.DateTimeField(null=True)
+    upload = models.ForeignKey(Upload, null=True, on_delete=models.SET_NULL, related_name="+")
+    inspection = models.ForeignKey(  # the job that checks it, or checked it last
+        Job, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
 
     class Meta:
         ordering: ClassVar = ["-number"]
