@@ -40,6 +40,7 @@ class ModelLifecycle:
         self._wanted = wanted
         self._locks: dict[str, _ModelLock] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._shutting_down = False
 
     async def load(
         self,
@@ -78,18 +79,20 @@ class ModelLifecycle:
                 self._retire(loaded, applied)
             await self._loader.in_thread(lambda: self._wanted.remove(name))
 
-    def busy(self, name: str) -> bool:
-        """Whether a load or unload of the model is under way."""
-        return name in self._locks
+    async def shut_down(self) -> None:
+        """Lets loads end, takes every model out of service, returns when the last request is settled.
 
-    async def settle(self) -> None:
-        """Waits until every load has ended and every version that left is gone."""
-        while self._locks or self._leaving:
-            waiting = [*self._leaving]
-            for name in list(self._locks):
-                async with self._alone(name):
-                    pass
-            await asyncio.gather(*waiting, return_exceptions=True)
+        What is to be loaded after a restart stays as it is.
+        """
+        for name in list(self._locks):
+            async with self._alone(name):
+                pass
+        self._shutting_down = True
+        for name in self._registry.names():
+            applied = self._registry.applied(name)
+            for loaded in self._registry.withdraw(name):
+                self._retire(loaded, applied)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def _load(self, name: str, override: LoadOverride | None) -> PolledModel:
         polled = await self._polling(name, lambda: self._repository.poll(name, override))
@@ -161,9 +164,10 @@ class ModelLifecycle:
         except RuntimeFault as fault:
             logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
         self._registry.finish_unload(loaded)
-        override = applied.override if applied is not None else None
-        if override is not None and self._registry.applied(loaded.name) is not applied:
-            await self._discard_files(override)
+        if applied is None or applied.override is None or self._shutting_down:
+            return
+        if self._registry.applied(loaded.name) is not applied:
+            await self._discard_files(applied.override)
 
     async def _discard_files(self, override: LoadOverride) -> None:
         directory = override.directory

@@ -1,0 +1,143 @@
+"""Every option of the command line as a row: tritonserver's by its names and defaults, and our own.
+
+An option that is understood and not built here is either harmless to ignore, and ignored, or refused
+with a sentence when it asks for anything but its default.
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+class Kind(enum.Enum):
+    TEXT = "text"
+    NUMBER = "number"
+    SWITCH = "switch"  # true/false/1/0
+    FLAG = "flag"  # stands alone
+    LIST = "list"  # may be repeated
+
+
+class Use(enum.Enum):
+    HERE = "here"
+    IGNORED = "ignored"  # makes no difference to what a client sees
+    REFUSED = "refused"  # not built: only the default is accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    name: str
+    kind: Kind
+    default: str = ""
+    use: Use = Use.HERE
+    help: str = ""
+
+
+def _here(name: str, kind: Kind, default: str, text: str) -> Option:
+    return Option(name, kind, default, Use.HERE, text)
+
+
+def _ignored(name: str, kind: Kind, default: str = "") -> Option:
+    return Option(name, kind, default, Use.IGNORED, "accepted, makes no difference here")
+
+
+def _refused(name: str, kind: Kind, default: str = "") -> Option:
+    return Option(
+        name, kind, default, Use.REFUSED, "not supported yet: only the default is accepted"
+    )
+
+
+OPTIONS: tuple[Option, ...] = (
+    _here("id", Kind.TEXT, "triton", "the server's name in its metadata"),
+    _here("model-repository", Kind.LIST, "", "directory of models; may be repeated"),
+    _here("model-store", Kind.LIST, "", "the same as --model-repository"),
+    _here("exit-on-error", Kind.SWITCH, "true", "end when a model of the start does not load"),
+    _here("exit-timeout-secs", Kind.NUMBER, "30", "how long to wait for requests in flight"),
+    _here("strict-readiness", Kind.SWITCH, "true", "ready only when every model is"),
+    _here("disable-auto-complete-config", Kind.FLAG, "", "a complete config.pbtxt is required"),
+    _here("strict-model-config", Kind.SWITCH, "", "deprecated: --disable-auto-complete-config"),
+    _here("model-control-mode", Kind.TEXT, "none", "none, poll or explicit"),
+    _here("repository-poll-secs", Kind.NUMBER, "15", "seconds between two looks in mode poll"),
+    _here("load-model", Kind.LIST, "", "model to load at start in mode explicit; * for all"),
+    _here("model-config-name", Kind.TEXT, "", "use configs/<name>.pbtxt where a model has one"),
+    _here("model-load-thread-count", Kind.NUMBER, "4", "threads that load models"),
+    _here("model-load-retry-count", Kind.NUMBER, "0", "how often to try a failed load again"),
+    _refused("model-namespacing", Kind.SWITCH, "false"),
+    _refused("model-load-gpu-limit", Kind.LIST),
+    _ignored("enable-peer-access", Kind.SWITCH, "true"),
+    _here("allow-http", Kind.SWITCH, "true", "serve HTTP"),
+    _here("http-address", Kind.TEXT, "0.0.0.0", "where HTTP listens"),
+    _here("http-port", Kind.NUMBER, "8000", "0: any free port, which the log names"),
+    _here("reuse-http-port", Kind.SWITCH, "false", "SO_REUSEPORT"),
+    _ignored("http-thread-count", Kind.NUMBER, "8"),
+    _here("http-max-input-size", Kind.NUMBER, "67108864", "bytes of JSON or raw input"),
+    _refused("http-header-forward-pattern", Kind.TEXT),
+    _refused("http-restricted-api", Kind.LIST),
+    _here("allow-grpc", Kind.SWITCH, "true", "serve gRPC"),
+    _here("grpc-address", Kind.TEXT, "0.0.0.0", "where gRPC listens"),
+    _here("grpc-port", Kind.NUMBER, "8001", "0: any free port, which the log names"),
+    _here("reuse-grpc-port", Kind.SWITCH, "false", "SO_REUSEPORT"),
+    _refused("grpc-header-forward-pattern", Kind.TEXT),
+    _here("grpc-infer-thread-count", Kind.NUMBER, "2", "2 to 128; makes no difference here"),
+    _ignored("grpc-infer-allocation-pool-size", Kind.NUMBER, "8"),
+    _ignored("grpc-max-response-pool-size", Kind.NUMBER, "2147483647"),
+    _refused("grpc-use-ssl", Kind.SWITCH, "false"),
+    _refused("grpc-use-ssl-mutual", Kind.SWITCH, "false"),
+    _ignored("grpc-server-cert", Kind.TEXT),
+    _ignored("grpc-server-key", Kind.TEXT),
+    _ignored("grpc-root-cert", Kind.TEXT),
+    _here("grpc-infer-response-compression-level", Kind.TEXT, "none", "none, low, medium or high"),
+    _ignored("grpc-keepalive-time", Kind.NUMBER, "7200000"),
+    _ignored("grpc-keepalive-timeout", Kind.NUMBER, "20000"),
+    _ignored("grpc-keepalive-permit-without-calls", Kind.SWITCH, "false"),
+    _ignored("grpc-http2-max-pings-without-data", Kind.NUMBER, "2"),
+    _ignored("grpc-http2-min-recv-ping-interval-without-data", Kind.NUMBER, "300000"),
+    _ignored("grpc-http2-max-ping-strikes", Kind.NUMBER, "2"),
+    _ignored("grpc-max-connection-age", Kind.NUMBER, "0"),
+    _ignored("grpc-max-connection-age-grace", Kind.NUMBER, "0"),
+    _refused("grpc-restricted-protocol", Kind.LIST),
+    _here("allow-metrics", Kind.SWITCH, "true", "serve /metrics"),
+    _here("allow-gpu-metrics", Kind.SWITCH, "true", "GPU gauges in /metrics"),
+    _here("allow-cpu-metrics", Kind.SWITCH, "true", "CPU and memory gauges in /metrics"),
+    _here("metrics-address", Kind.TEXT, "", "where /metrics listens; default: --http-address"),
+    _here("metrics-port", Kind.NUMBER, "8002", "0: any free port, which the log names"),
+    _here("metrics-interval-ms", Kind.NUMBER, "2000", "how old a gauge may be"),
+    _here("metrics-config", Kind.LIST, "", "counter_latencies=, histogram_latencies=, …"),
+    _refused("trace-config", Kind.LIST),
+    _refused("trace-file", Kind.TEXT),
+    _refused("trace-level", Kind.LIST),
+    _refused("trace-rate", Kind.TEXT),
+    _refused("trace-count", Kind.TEXT),
+    _refused("trace-log-frequency", Kind.TEXT),
+    _here("log-verbose", Kind.TEXT, "0", "0, or how much to tell"),
+    _here("log-info", Kind.SWITCH, "true", "lines of level info"),
+    _here("log-warning", Kind.SWITCH, "true", "lines of level warning"),
+    _here("log-error", Kind.SWITCH, "true", "lines of level error"),
+    _here("log-format", Kind.TEXT, "default", "default or ISO8601"),
+    _here("log-file", Kind.TEXT, "", "file to log to, in place of standard error"),
+    _refused("cache-config", Kind.LIST),
+    _ignored("cache-directory", Kind.TEXT),
+    _refused("response-cache-byte-size", Kind.NUMBER, "0"),
+    _refused("rate-limit", Kind.TEXT, "off"),
+    _refused("rate-limit-resource", Kind.LIST),
+    _ignored("pinned-memory-pool-byte-size", Kind.NUMBER, "268435456"),
+    _ignored("cuda-memory-pool-byte-size", Kind.LIST),
+    _ignored("cuda-virtual-address-size", Kind.LIST),
+    _ignored("min-supported-compute-capability", Kind.TEXT, "7.5"),
+    _ignored("buffer-manager-thread-count", Kind.NUMBER, "0"),
+    _ignored("host-policy", Kind.LIST),
+    _ignored("backend-directory", Kind.TEXT),
+    _here("backend-config", Kind.LIST, "", "<backend>,<key>=<value> or <key>=<value>"),
+    _ignored("repoagent-directory", Kind.TEXT),
+    _refused("allow-client-shm", Kind.SWITCH, "false"),
+    _refused("allow-sagemaker", Kind.SWITCH, "false"),
+    _refused("allow-vertex-ai", Kind.SWITCH, "false"),
+    _here("switchyard-state-dir", Kind.TEXT, "", "keeps traffic tables and explicit loads"),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+
+
+def usage() -> str:
+    lines = ["usage: python -m inference_runtime --model-repository=DIR [options]", ""]
+    for option in OPTIONS:
+        default = f" (default {option.default})" if option.default else ""
+        lines.append(f"  --{option.name}: {option.help}{default}")
+    return "\n".join(lines)

@@ -1,0 +1,215 @@
+"""Arguments → RuntimeSettings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
+from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.settings import Listen, LoadSettings, LogSettings, RuntimeSettings
+from inference_runtime.telemetry.options import MetricsOptions
+
+DEPRECATED_STRICT = (
+    "Warning: '--strict-model-config' has been deprecated! Please use "
+    "'--disable-auto-complete-config' instead."
+)
+OVERRIDDEN_STRICT = (
+    "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of "
+    "'--disable-auto-complete-config'!"
+)
+
+
+def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
+    """The settings, and warnings to log; raises UsageError."""
+    given = Arguments(arguments)
+    warnings: list[str] = []
+    repositories = given.many("model-repository") + given.many("model-store")
+    if not repositories:
+        raise UsageError("--model-repository must name the directory of the models")
+    mode = _mode(given)
+    state = given.text("switchyard-state-dir")
+    settings = RuntimeSettings(
+        repositories=tuple(Path(path) for path in dict.fromkeys(repositories)),
+        http=_listen(given, "HTTP", "http"),
+        grpc=_listen(given, "GRPC", "grpc"),
+        metrics=_metrics_listen(given),
+        server_id=given.text("id"),
+        mode=mode,
+        load_models=tuple(given.many("load-model")),
+        poll_seconds=given.number("repository-poll-secs", 1),
+        config_name=_config_name(given),
+        exit_on_error=given.switch("exit-on-error"),
+        exit_timeout_seconds=given.number("exit-timeout-secs"),
+        strict_readiness=given.switch("strict-readiness"),
+        loading=_loading(given, warnings),
+        metrics_options=_metrics_options(given),
+        http_max_input_bytes=_max_input(given),
+        grpc_compression_level=_compression(given),
+        logs=_logs(given),
+        state_directory=Path(state) if state else None,
+    )
+    _check_ports(settings.listens)
+    _check_grpc_threads(given)
+    return settings, warnings
+
+
+def _mode(given: Arguments) -> ModelControlMode:
+    text = given.text("model-control-mode")
+    try:
+        mode = ModelControlMode(text)
+    except ValueError:
+        raise UsageError(
+            f'Bad option: "--model-control-mode". Use none, poll or explicit, not "{text}".'
+        ) from None
+    if given.many("load-model") and mode is not ModelControlMode.EXPLICIT:
+        raise UsageError(
+            "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."
+        )
+    return mode
+
+
+def _listen(given: Arguments, label: str, prefix: str) -> Listen:
+    return Listen(
+        name=label,
+        enabled=given.switch(f"allow-{prefix}"),
+        address=given.text(f"{prefix}-address"),
+        port=_port(given, f"{prefix}-port"),
+        reuse_port=given.switch(f"reuse-{prefix}-port"),
+    )
+
+
+def _metrics_listen(given: Arguments) -> Listen:
+    address = given.text("metrics-address") or given.text("http-address")
+    return Listen("Metrics", given.switch("allow-metrics"), address, _port(given, "metrics-port"))
+
+
+def _port(given: Arguments, name: str) -> int:
+    port = given.number(name)
+    if port > 65535:
+        raise UsageError(f'Bad option: "--{name}". A port is at most 65535.')
+    return port
+
+
+def _check_ports(listens: Sequence[Listen]) -> None:
+    taken: dict[tuple[str, int], str] = {}
+    for listen in listens:
+        place = (listen.address, listen.port)
+        if listen.port and place in taken:
+            raise UsageError(
+                f"The server cannot listen to {taken[place]} requests and {listen.name} requests at the "
+                f"same address and port {listen.address}:{listen.port}"
+            )
+        taken[place] = listen.name
+
+
+def _check_grpc_threads(given: Arguments) -> None:
+    if not 2 <= given.number("grpc-infer-thread-count") <= 128:
+        raise UsageError(
+            "invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128."
+        )
+
+
+def _config_name(given: Arguments) -> str:
+    name = given.text("model-config-name")
+    if given.given("model-config-name") and (not name or "/" in name or name.startswith(".")):
+        raise UsageError("Error: --model-config-name must be the name of a file in configs/")
+    return name
+
+
+def _compression(given: Arguments) -> int:
+    text = given.text("grpc-infer-response-compression-level")
+    levels = {"none": 0, "low": 1, "medium": 5, "high": 9}
+    if text not in levels:
+        raise UsageError(
+            'Bad option: "--grpc-infer-response-compression-level". Use none, low, medium or high, '
+            f'not "{text}".'
+        )
+    return levels[text]
+
+
+def _max_input(given: Arguments) -> int:
+    size = int(given.text("http-max-input-size"))
+    if size <= 0:
+        raise UsageError("Error: --http-max-input-size must be greater than 0.")
+    return size
+
+
+def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:
+    disabled = given.switch("disable-auto-complete-config")
+    if given.given("strict-model-config"):
+        warnings.append(DEPRECATED_STRICT)
+        strict = given.switch("strict-model-config")
+        if disabled and not strict:
+            warnings.append(OVERRIDDEN_STRICT)
+        disabled = disabled or strict
+    return LoadSettings(
+        threads=given.number("model-load-thread-count", 1),
+        retries=given.number("model-load-retry-count"),
+        auto_complete=not disabled,
+        backend_options=_backend_options(given),
+    )
+
+
+def _backend_options(given: Arguments) -> dict[str, dict[str, str]]:
+    options: dict[str, dict[str, str]] = {}
+    for entry in given.many("backend-config"):
+        left, comma, right = entry.partition(",")
+        backend, setting = (left, right) if comma else ("", left)
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UsageError(
+                f'Bad option: "--backend-config". Use <backend>,<key>=<value>, not "{entry}".'
+            )
+        options.setdefault(backend, {})[key] = value
+    return options
+
+
+def _metrics_options(given: Arguments) -> MetricsOptions:
+    config = dict(entry.partition("=")[::2] for entry in given.many("metrics-config"))
+    switches = {
+        key: SWITCH.get(config.get(key, default).lower(), default == "true")
+        for key, default in (
+            ("counter_latencies", "true"),
+            ("histogram_latencies", "false"),
+            ("summary_latencies", "false"),
+        )
+    }
+    defaults = MetricsOptions()
+    return MetricsOptions(
+        gpu=given.switch("allow-gpu-metrics"),
+        cpu=given.switch("allow-cpu-metrics"),
+        interval_ns=given.number("metrics-interval-ms", 1) * 1_000_000,
+        quantiles=_quantiles(config.get("summary_quantiles", "")) or defaults.quantiles,
+        **switches,
+    )
+
+
+def _quantiles(text: str) -> tuple[float, ...]:
+    """`0.5:0.05,0.9:0.01`; pairs that are none are skipped, as Triton does."""
+    quantiles: list[float] = []
+    for pair in text.split(","):
+        try:
+            quantile = float(pair.partition(":")[0])
+        except ValueError:
+            continue
+        if 0 < quantile < 1:
+            quantiles.append(quantile)
+    return tuple(quantiles)
+
+
+def _logs(given: Arguments) -> LogSettings:
+    verbose = given.text("log-verbose").lower()
+    if verbose in ("true", "false"):
+        verbose = str(int(verbose == "true"))
+    if not verbose.isdecimal():
+        raise UsageError(f'Bad option: "--log-verbose". Use a whole number, not "{verbose}".')
+    form = given.text("log-format")
+    if form not in ("default", "ISO8601"):
+        raise UsageError(f'Bad option: "--log-format". Use default or ISO8601, not "{form}".')
+    return LogSettings(
+        verbose=int(verbose),
+        info=given.switch("log-info"),
+        warning=given.switch("log-warning"),
+        error=given.switch("log-error"),
+        iso8601=form == "ISO8601",
+        file=given.text("log-file"),
+    )

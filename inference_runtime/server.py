@@ -1,0 +1,267 @@
+"""The composition root: builds the parts from the settings; serve → load → wait → drain → unload."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.frontends.grpc_server import GrpcOptions, serve_grpc
+from inference_runtime.frontends.http_server import HttpOptions, serve_http
+from inference_runtime.frontends.metrics_server import serve_metrics
+from inference_runtime.lifecycle.lifecycle import ModelLifecycle
+from inference_runtime.lifecycle.loader import VersionLoader
+from inference_runtime.lifecycle.poller import RepositoryPoller
+from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.lifecycle.start_up import (
+    ModelControlMode,
+    StartUp,
+    asked_for,
+    load_at_start,
+)
+from inference_runtime.lifecycle.version_config import BackendSettings
+from inference_runtime.lifecycle.wanted_models import WantedModels
+from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.routing.core import CoreParts, RuntimeCore
+from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.settings import Listen, RuntimeSettings
+from inference_runtime.telemetry.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+_WIND_UP_SECONDS = 5.0  # for answers on their way out, after the last request is settled
+_COLLECT_EVERY = (
+    20_000  # allocations; a request leaves few cycles, and a collection stops everything
+)
+
+
+class ServerFailed(Exception):
+    """The server can not be what its command line asks for; the text is for the operator."""
+
+
+class FrontEnd(Protocol):
+    port: int
+
+    def stop_accepting(self) -> None: ...
+    async def close(self, grace_s: float) -> None: ...
+
+
+class Server:
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        explicit = settings.mode is ModelControlMode.EXPLICIT
+        state = settings.state_directory
+        self._telemetry = Telemetry(settings.metrics_options)
+        self._repository = ModelRepository(
+            settings.repositories,
+            config_name=settings.config_name,
+            require_complete=not settings.loading.auto_complete,
+        )
+        self._registry = ModelRegistry()
+        self._wanted = WantedModels(state if explicit else None)
+        self._traffic = TrafficStore(state)
+        self._front_ends: list[tuple[Listen, FrontEnd]] = []
+        self._exit_asked = asyncio.Event()
+        self._loading: asyncio.Task[None] | None = None  # the loop keeps only a weak reference
+
+    async def run(self) -> None:
+        """Returns when the server has been asked to end and has drained; raises ServerFailed."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._exit_asked.set)
+        await self._telemetry.start()
+        self._build()
+        try:
+            await self._serve()
+            await self._load_or_exit()
+            await self._until_exit()
+        finally:
+            await self._shut_down()
+
+    def _build(self) -> None:
+        settings = self._settings
+        self._loader = VersionLoader(
+            stats=self._telemetry.registry,
+            settings=BackendSettings(
+                auto_complete=settings.loading.auto_complete,
+                by_backend=settings.loading.backend_options,
+                usable_gpus=tuple(gpu.index for gpu in self._telemetry.gpu.latest().gpus),
+            ),
+            threads=settings.loading.threads,
+            retries=settings.loading.retries,
+        )
+        self._lifecycle = ModelLifecycle(
+            repository=self._repository,
+            registry=self._registry,
+            loader=self._loader,
+            wanted=self._wanted,
+        )
+        self.core = RuntimeCore(
+            CoreParts(
+                repository=self._repository,
+                registry=self._registry,
+                lifecycle=self._lifecycle,
+                traffic=self._traffic,
+                telemetry=self._telemetry,
+                mode=settings.mode,
+                server_id=settings.server_id,
+                strict_readiness=settings.strict_readiness,
+            )
+        )
+
+    async def _serve(self) -> None:
+        settings = self._settings
+        opened = {
+            "HTTP": ("HTTPService", self._http),
+            "GRPC": ("GRPCInferenceService", self._grpc),
+            "Metrics": ("Metrics Service", self._metrics),
+        }
+        for listen in settings.listens:
+            service, serve = opened[listen.name]
+            try:
+                front_end = await serve(listen)
+            except RuntimeFault as fault:
+                raise ServerFailed(
+                    f"failed to start {listen.name} service: Unavailable - {fault.text}"
+                ) from fault
+            self._front_ends.append((listen, front_end))
+            logger.info("Started %s at %s:%d", service, listen.address, front_end.port)
+
+    async def _http(self, listen: Listen) -> FrontEnd:
+        return await serve_http(
+            self.core,
+            host=listen.address,
+            port=listen.port,
+            options=HttpOptions(
+                reuse_port=listen.reuse_port, max_input_bytes=self._settings.http_max_input_bytes
+            ),
+        )
+
+    async def _grpc(self, listen: Listen) -> FrontEnd:
+        return await serve_grpc(
+            self.core,
+            host=listen.address,
+            port=listen.port,
+            options=GrpcOptions(
+                reuse_port=listen.reuse_port,
+                compression_level=self._settings.grpc_compression_level,
+            ),
+        )
+
+    async def _metrics(self, listen: Listen) -> FrontEnd:
+        return await serve_metrics(self.core, host=listen.address, port=listen.port)
+
+    async def _load_or_exit(self) -> None:
+        """A load that is under way when the exit is asked for ends, or runs into the exit's time limit."""
+        loading = asyncio.create_task(self._load())
+        leaving = asyncio.create_task(self._exit_asked.wait())
+        await asyncio.wait([loading, leaving], return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if loading.done():
+            loading.result()
+            # What is there now stays: a collection need not look at it again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_COLLECT_EVERY, 20, 50)
+        else:
+            self._loading = loading
+
+    async def _load(self) -> None:
+        settings = self._settings
+        self.core.restore_traffic()
+        missing = self._repository.missing_roots()
+        if missing:
+            self._fail(f"Internal - failed to stat file {missing[0]}: no such directory")
+            return
+        asked = asked_for(settings.mode, settings.load_models, self._repository)
+        start = await load_at_start(self._lifecycle, asked, self._wanted.restore())
+        self._tell(start)
+        if start.failures:
+            self._fail("Internal - failed to load all models")
+        self.core.started()
+
+    def _tell(self, start: StartUp) -> None:
+        logger.info(
+            "%d models loaded, %d failed", len(start.loaded), len(start.failures) + len(start.lost)
+        )
+        for entry in self.core.repository_index(False):
+            logger.info(
+                "| %s | %s | %s | %s |", entry.name, entry.version, entry.state, entry.reason
+            )
+        if not start.loaded and self._settings.mode is not ModelControlMode.EXPLICIT:
+            roots = ", ".join(map(str, self._settings.repositories))
+            logger.warning("no model was found in %s: is this the right directory?", roots)
+
+    def _fail(self, text: str) -> None:
+        if self._settings.exit_on_error:
+            raise ServerFailed(f"error: creating server: {text}")
+        logger.error("error: creating server: %s", text)
+        if not self._repository_usable():
+            self.core.failed()
+
+    def _repository_usable(self) -> bool:
+        return not self._repository.missing_roots()
+
+    async def _until_exit(self) -> None:
+        poller: asyncio.Task[None] | None = None
+        if self._settings.mode is ModelControlMode.POLL:
+            poller = asyncio.create_task(self._poller().run())
+        await self._exit_asked.wait()
+        if poller is not None:
+            poller.cancel()
+
+    def _poller(self) -> RepositoryPoller:
+        poller = RepositoryPoller(
+            repository=self._repository,
+            registry=self._registry,
+            lifecycle=self._lifecycle,
+            loader=self._loader,
+            interval_seconds=self._settings.poll_seconds,
+        )
+        poller.remember(self._registry.names())
+        return poller
+
+    async def _shut_down(self) -> None:
+        """No new request, those in flight to their end within the limit, then everything goes."""
+        limit = self._settings.exit_timeout_seconds
+        ends_at = time.monotonic() + limit
+        logger.info("Waiting for in-flight requests to complete.")
+        self.core.begin_exit()
+        for listen, front_end in self._front_ends:
+            if listen.name == "GRPC":
+                front_end.stop_accepting()
+        finished = await self._in_time(self._lifecycle.shut_down, ends_at)
+        grace = min(max(ends_at - time.monotonic(), 0.1), _WIND_UP_SECONDS)
+        await asyncio.gather(*(front_end.close(grace) for _, front_end in self._front_ends))
+        self._loader.close()
+        self._wanted.close()
+        if not finished:
+            logger.error("Exit timeout expired. Exiting immediately.")
+            logging.shutdown()
+            os._exit(0)  # a thread that never returns would keep the interpreter for ever
+
+    async def _in_time(self, work: Callable[[], Awaitable[None]], ends_at: float) -> bool:
+        task = asyncio.ensure_future(work())
+        while not task.done():
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                task.cancel()
+                return False
+            await asyncio.wait([task], timeout=min(left, 1.0))
+            if not task.done():
+                self._tell_inflight(left)
+        return True
+
+    def _tell_inflight(self, left: float) -> None:
+        inflight = self.core.inflight()
+        logger.info(
+            "Timeout %d: Found %d model versions that have in-flight inferences",
+            left,
+            len(inflight),
+        )
+        for (name, version), count in inflight.items():
+            logger.info("Model '%s' (version %d) has %d in-flight inferences", name, version, count)

@@ -1,0 +1,63 @@
+"""The process' settings: what the command line says, typed and checked, in one frozen value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.telemetry.options import MetricsOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where one front end listens."""
+
+    name: str  # HTTP, GRPC, Metrics: as messages call it
+    enabled: bool
+    address: str
+    port: int
+    reuse_port: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    verbose: int = 0
+    info: bool = True
+    warning: bool = True
+    error: bool = True
+    iso8601: bool = False
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    threads: int = 4
+    retries: int = 0
+    auto_complete: bool = True
+    backend_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    repositories: tuple[Path, ...]
+    http: Listen
+    grpc: Listen
+    metrics: Listen
+    server_id: str = "triton"
+    mode: ModelControlMode = ModelControlMode.NONE
+    load_models: tuple[str, ...] = ()
+    poll_seconds: float = 15.0
+    config_name: str = ""
+    exit_on_error: bool = True
+    exit_timeout_seconds: float = 30.0
+    strict_readiness: bool = True
+    loading: LoadSettings = LoadSettings()
+    metrics_options: MetricsOptions = field(default_factory=MetricsOptions)
+    http_max_input_bytes: int = 64 << 20
+    grpc_compression_level: int = 0  # zlib's; 0: none
+    logs: LogSettings = LogSettings()
+    state_directory: Path | None = None  # --switchyard-state-dir: without it nothing is remembered
+
+    @property
+    def listens(self) -> tuple[Listen, ...]:
+        return tuple(listen for listen in (self.http, self.grpc, self.metrics) if listen.enabled)
