@@ -78,7 +78,7 @@ def exclusive(upload_id: str) -> Iterator[None]:
         yield
 
 
-def adopt_file(target: Path, source: UploadedFile[Any]) -> None:
+def adopt_file(target: Path, source: "UploadedFile[Any]") -> None:
     """Moves what a multipart form brought to `target`; copies only across file systems."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = getattr(source, "temporary_file_path", None)

@@ -11,7 +11,7 @@ from webapp.uploads.services import Details
 _MOST_CONFIG_BYTES = 1024 * 1024
 
 
-def files_of(files: Mapping[str, Any]) -> tuple[UploadedFile[Any], UploadedFile[Any] | None]:
+def files_of(files: Mapping[str, Any]) -> "tuple[UploadedFile[Any], UploadedFile[Any] | None]":
     file = files.get("file")
     if not isinstance(file, UploadedFile):
         raise InvalidInput(

@@ -65,8 +65,8 @@ def upload_start(
 def upload_receive(
     *,
     model_name: str,
-    file: UploadedFile[Any],
-    samples: UploadedFile[Any] | None,
+    file: "UploadedFile[Any]",
+    samples: "UploadedFile[Any] | None",
     actor: User,
     details: Details,
 ) -> Upload:
