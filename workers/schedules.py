@@ -21,6 +21,7 @@ class Every:
 
 EVERY: list[Every] = [
     Every(seconds=5, task="jobs_reap", expires=4),
+    Every(seconds=1, task="rollouts_tick", expires=0.9),
     Every(seconds=5, task="probe_runtimes", expires=4),
     Every(seconds=3600, task="idempotency_prune", expires=3000),
     Every(seconds=300, task="uploads_sweep", expires=240),
