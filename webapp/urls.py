@@ -16,7 +16,7 @@ _PAGES = (
     "rollouts",
     "benchmarks",
 )
-_API = ("accounts", "jobs", "uploads", "catalog", "serving", "telemetry", "rollouts", "benchmarks")
+_API = ("dashboard", "accounts", "jobs", "uploads", "catalog", "serving", "telemetry", "rollouts", "benchmarks")
 
 urlpatterns = [
     path("healthz", core_views.healthz, name="healthz"),

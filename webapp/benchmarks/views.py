@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST
 
 from webapp.accounts.permissions import Action, actor_of, requires, user_allows
 from webapp.benchmarks.choices import OPEN_STATES
-from webapp.benchmarks.curve import curve_figure
+from webapp.benchmarks.curve import latency_throughput_figure
 from webapp.benchmarks.forms import BenchmarkForm
 from webapp.benchmarks.models import BenchmarkRun
 from webapp.benchmarks.selectors import (
@@ -64,7 +64,9 @@ def benchmark_detail(request: HttpRequest, run_id: str) -> HttpResponseBase:
         **_run_context(request, run),
         "others": others,
         "beside": beside,
-        "figure": curve_figure([(r, point_list(run=r)) for r in (run, beside) if r is not None]),
+        "figure": latency_throughput_figure(
+            [(r, point_list(run=r)) for r in (run, beside) if r is not None]
+        ),
     }
     page = "benchmarks/_run.html" if request.headers.get("HX-Request") else "benchmarks/detail.html"
     return render(request, page, context)
