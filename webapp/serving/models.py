@@ -25,7 +25,9 @@ class Runtime(TimestampedModel):
         max_length=12, choices=RuntimeHealth.choices, default=RuntimeHealth.UNKNOWN
     )
     health_reason = models.CharField(max_length=500, blank=True)
+    health_since = models.DateTimeField(null=True)
     last_seen_at = models.DateTimeField(null=True)
+    index = models.JSONField(default=list)  # as last seen: [{"model","version","state","reason"}]
 
     class Meta:
         ordering: ClassVar = ["name"]
@@ -45,6 +47,10 @@ class Deployment(TimestampedModel):
     )
     reason = models.CharField(max_length=1000, blank=True)
     since = models.DateTimeField(auto_now_add=True)  # when `state` last changed
+    failed_loads = models.PositiveIntegerField(default=0)  # in a row
+    retry_at = models.DateTimeField(
+        null=True
+    )  # when a FAILED one is tried again; null: not by itself
 
     class Meta:
         constraints: ClassVar = [
@@ -58,13 +64,17 @@ class Deployment(TimestampedModel):
 
 
 class ServingConfig(TimestampedModel):
-    """The serving settings that matter, per model. Null means: what the artifact says or the default."""
+    """The serving settings that matter, per model. Null means: what the artifact says or the default.
+
+    The columns are what was asked for last; `applied` is what the runtimes were last loaded with
+    and go on with when they refuse the newer values.
+    """
 
     model = models.OneToOneField(
         InferenceModel, on_delete=models.CASCADE, related_name="serving_config"
     )
     instance_count = models.PositiveIntegerField(
-        default=1, validators=[MinValueValidator(1), MaxValueValidator(64)]
+        null=True, validators=[MinValueValidator(1), MaxValueValidator(64)]
     )
     max_batch_size = models.PositiveIntegerField(null=True, validators=[MaxValueValidator(4096)])
     dynamic_batching = models.BooleanField(default=True)
@@ -73,9 +83,45 @@ class ServingConfig(TimestampedModel):
     max_queue_size = models.PositiveIntegerField(default=0)  # 0: no limit of its own
     default_timeout_microseconds = models.PositiveIntegerField(default=0)  # 0: none
     revision = models.PositiveIntegerField(default=1)
+    applied = models.JSONField(null=True)  # null: uploaded configs are used as they are
+    applied_revision = models.PositiveIntegerField(default=0)
+    error = models.CharField(max_length=1000, blank=True)  # why `revision` is not in force
 
     def __str__(self) -> str:
         return f"serving config of {self.model.name}"
+
+
+class LoadedConfig(TimestampedModel):
+    """The config.pbtxt a runtime last loaded a model with, and how a newer one fared."""
+
+    runtime = models.ForeignKey(Runtime, on_delete=models.CASCADE, related_name="configs")
+    model = models.ForeignKey(InferenceModel, on_delete=models.CASCADE, related_name="+")
+    text = models.TextField(blank=True)
+    versions = models.JSONField(default=list)
+    loaded_at = models.DateTimeField(null=True)
+    refused_text = models.TextField(blank=True)  # the newer config that could not be loaded
+    error = models.CharField(max_length=1000, blank=True)
+    failed_loads = models.PositiveIntegerField(default=0)
+    retry_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["runtime", "model"], name="one_loaded_config")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model.name} on {self.runtime}"
+
+
+class WorkLease(models.Model):
+    """Who is changing what a runtime has loaded of a model; one at a time."""
+
+    name = models.CharField(max_length=160, primary_key=True)
+    holder = models.CharField(max_length=80, blank=True)
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.holder}"
 
 
 class TrafficTable(TimestampedModel):

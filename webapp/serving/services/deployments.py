@@ -1,0 +1,457 @@
+"""Deployments: the wish that a version runs on a runtime, and the jobs that make it so."""
+
+import time
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from webapp.accounts.models import User
+from webapp.accounts.permissions import Action, require
+from webapp.audit.services import audit_record
+from webapp.catalog.choices import Stage, VersionState
+from webapp.catalog.models import InferenceModel, ModelVersion
+from webapp.catalog.selectors import stage_version
+from webapp.catalog.services import stage_switch
+from webapp.core.errors import Conflict, ControlPlaneError, NotFound, Unavailable
+from webapp.jobs.choices import JobKind
+from webapp.jobs.claims import Claim
+from webapp.jobs.models import Job
+from webapp.jobs.selectors import jobs_open
+from webapp.jobs.services import job_fence, job_heartbeat, job_request
+from webapp.runtime_client.errors import RuntimeUnreachable
+from webapp.serving import hooks
+from webapp.serving.choices import ArmRole, DeploymentState
+from webapp.serving.leases import LeaseBusy, LeaseGone, held
+from webapp.serving.live import tell_model, tell_runtime
+from webapp.serving.models import Deployment, Runtime
+from webapp.serving.progress import JobProgress
+from webapp.serving.selectors import (
+    canary_version,
+    deployment_get,
+    deployment_list,
+    embedded_runtime,
+    foreign_models,
+    splits_traffic,
+    traffic_table,
+    versions_wanted,
+    weight_of,
+)
+from webapp.serving.services.placing import Placer, lease_name
+from webapp.serving.services.probing import runtime_unreachable
+from webapp.serving.services.traffic import traffic_clear, traffic_push, traffic_set
+
+_LEASE_WAIT_SECONDS = 900.0
+_UNLOAD_WAIT_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 0.1
+ALL = "all"
+
+
+# -- deploy -------------------------------------------------------------------------------------
+def deployment_request(
+    *,
+    version: ModelVersion,
+    runtime: Runtime | None = None,
+    actor: User,
+    traffic: str = "",
+    allow_unsplit: bool = False,
+) -> Job:
+    """Writes the wish down and asks a worker to fulfil it.
+
+    `traffic` "all" gives the version all requests once it is loaded; else the first version of a
+    model gets them and any other waits beside it. `allow_unsplit` accepts that a runtime without
+    traffic tables sends requests to its newest version.
+    """
+    require(actor=actor, action=Action.DEPLOY)
+    runtime = runtime or embedded_runtime()
+    model = version.model
+    with transaction.atomic():
+        InferenceModel.objects.select_for_update().get(pk=model.pk)
+        _refuse_unfit(version, runtime)
+        _refuse_busy(version, runtime)
+        if traffic == ALL:
+            _refuse_during_rollout(model)
+        if not (allow_unsplit or traffic == ALL):
+            _refuse_unsplit(version, runtime)
+        before = _shown(deployment_get(version=version, runtime=runtime))
+        deployment, _ = Deployment.objects.get_or_create(version=version, runtime=runtime)
+        changes: dict[str, Any] = {"wanted": True, "failed_loads": 0, "retry_at": timezone.now()}
+        if deployment.state != DeploymentState.AVAILABLE:
+            changes |= {"state": DeploymentState.PENDING, "reason": "waits for a worker"}
+            if deployment.state != DeploymentState.PENDING:
+                changes["since"] = timezone.now()
+        Deployment.objects.filter(pk=deployment.pk).update(**changes)
+        deployment.refresh_from_db()
+        audit_record(
+            actor=actor,
+            action="deployment.request",
+            target=_target(version),
+            before=before,
+            after=_shown(deployment) | {"traffic": traffic or "as configured"},
+        )
+        _tell(deployment)
+        return job_request(
+            kind=JobKind.DEPLOY_VERSION,
+            subject_id=str(deployment.pk),
+            target=f"/api/v1/{_target(version)}",
+            actor=actor,
+            parameters={
+                "model": model.name,
+                "version": version.number,
+                "runtime": runtime.name,
+                "traffic": traffic,
+            },
+        )
+
+
+def deployment_run(*, claim: Claim) -> dict[str, Any]:
+    """The job: load the version beside the others, then, if it is to, give it the traffic."""
+    deployment = _deployment_of(claim)
+    version, runtime = deployment.version, deployment.runtime
+    if not deployment.wanted:
+        raise Conflict(
+            f"{version} was undeployed from {runtime.name} meanwhile.", reason="UNDEPLOYED"
+        )
+    _settle(deployment, JobProgress(claim))
+    deployment.refresh_from_db()
+    if deployment.state != DeploymentState.AVAILABLE:
+        raise _not_loaded(deployment)
+    job_heartbeat(claim=claim, progress=0.8, phase="setting traffic")
+    # Not to be stopped any more: the version is loaded, and its share follows at once.
+    job_fence(claim=claim)
+    given = _give_traffic(claim, version)
+    outcomes = traffic_push(model=version.model)
+    return {
+        "model": version.model.name,
+        "version": version.number,
+        "runtime": runtime.name,
+        "http_address": runtime.http_address,
+        "grpc_address": runtime.grpc_address,
+        "traffic": weight_of(model=version.model, version=version.number),
+        "given_traffic": given,
+        "notes": [f"{one.runtime.name}: {one.error}" for one in outcomes if one.error],
+    }
+
+
+def deployment_lost(*, job: Job) -> None:
+    """The job ended without success outside its worker, or was cancelled: say so on the deployment.
+
+    The wish stays; a cancelled first load is given up.
+    """
+    deployment = Deployment.objects.filter(pk=job.subject_id).first()
+    if deployment is None or deployment.state not in (
+        DeploymentState.PENDING,
+        DeploymentState.LOADING,
+    ):
+        return
+    reason = (job.error or {}).get("reason", "")
+    changes: dict[str, Any] = {"reason": (job.error or {}).get("detail", "")[:1000]}
+    if reason == "CANCELLED":
+        changes |= {"wanted": False, "reason": ""}
+    Deployment.objects.filter(pk=deployment.pk).update(**changes)
+
+
+def _refuse_unfit(version: ModelVersion, runtime: Runtime) -> None:
+    version.refresh_from_db(fields=["state"])
+    if version.state != VersionState.READY:
+        raise Conflict(
+            f"{version} is {version.state}, and only READY versions can be deployed.",
+            reason="VERSION_NOT_READY",
+            help_text="Look at its checks, or restore it if it is archived.",
+        )
+    if not runtime.embedded and version.model.name in foreign_models(runtime=runtime):
+        raise Conflict(
+            f"{runtime.name} serves a model named {version.model.name} that was not deployed from "
+            "here, and loading ours would replace it.",
+            reason="FOREIGN_MODEL",
+            help_text="Unload it there first, or register the model under another name.",
+        )
+
+
+def _refuse_busy(version: ModelVersion, runtime: Runtime) -> None:
+    """One job for a version on a runtime at a time: two operators do not undo each other unseen."""
+    kinds = [JobKind.DEPLOY_VERSION.value, JobKind.UNDEPLOY_VERSION.value]
+    for job in jobs_open(target=f"/api/v1/{_target(version)}").filter(kind__in=kinds):
+        if job.parameters.get("runtime") == runtime.name:
+            doing = "deployed on" if job.kind == JobKind.DEPLOY_VERSION else "undeployed from"
+            by = job.requested_by.get_username() if job.requested_by is not None else "the system"
+            raise Conflict(
+                f"{version} is just being {doing} {runtime.name} ({job.id}, asked for by {by}).",
+                reason="DEPLOYMENT_IN_PROGRESS",
+                help_text=f"Wait for operation {job.id}, or cancel it.",
+                operation=job.id,
+            )
+
+
+def _refuse_during_rollout(model: InferenceModel) -> None:
+    canary = canary_version(model=model)
+    if canary is not None:
+        raise Conflict(
+            f"Version {canary} of {model.name} is on trial, so its traffic is not free to be moved.",
+            reason="ROLLOUT_ACTIVE",
+            help_text="Promote or abort the rollout first.",
+        )
+
+
+def _refuse_unsplit(version: ModelVersion, runtime: Runtime) -> None:
+    """Without traffic tables the newest version takes all requests that name none."""
+    others = [
+        number
+        for number in versions_wanted(runtime=runtime, model=version.model)
+        if number != version.number
+    ]
+    if (
+        others
+        and version.number > max(others)
+        and runtime.server_name
+        and not splits_traffic(runtime=runtime)
+    ):
+        raise Conflict(
+            f"{runtime.name} ({runtime.server_name}) has no traffic tables: version "
+            f"{version.number} would at once get all requests that name no version.",
+            reason="RUNTIME_WITHOUT_TRAFFIC_TABLES",
+            help_text='Deploy it with "allow_unsplit": true if that is what you want.',
+        )
+
+
+def _settle(deployment: Deployment, progress: JobProgress) -> None:
+    runtime, model = deployment.runtime, deployment.version.model
+    progress.step("waiting for other work on this model", 0.05)
+    try:
+        with held(
+            lease_name(runtime=runtime, model=model),
+            wait_seconds=_LEASE_WAIT_SECONDS,
+            check=progress.check,
+        ) as lease:
+            progress.step(f"asking {runtime.name}", 0.1)
+            Placer(runtime, model, lease, progress).settle()
+    except LeaseBusy:
+        raise Unavailable(
+            f"Other work on {model.name} at {runtime.name} did not end.", reason="MODEL_BUSY"
+        ) from None
+    except LeaseGone:
+        raise Unavailable(
+            "This worker stalled, and another one took over.", reason="LEASE_LOST"
+        ) from None
+    except RuntimeUnreachable as problem:
+        raise runtime_unreachable(runtime=runtime, text=problem.text) from None
+
+
+def _not_loaded(deployment: Deployment) -> ControlPlaneError:
+    version, runtime = deployment.version, deployment.runtime
+    serving = [
+        row.version.number
+        for row in deployment_list(model=version.model, runtime=runtime)
+        if row.state == DeploymentState.AVAILABLE
+    ]
+    untouched = (
+        f" Versions {', '.join(map(str, sorted(serving)))} serve on, untouched." if serving else ""
+    )
+    return Conflict(
+        f"{runtime.name} could not load {version}: "
+        f"{deployment.reason or 'it gave no reason'}.{untouched}",
+        reason="LOAD_FAILED",
+        help_text=_fix_for(deployment.reason, runtime),
+    )
+
+
+def _fix_for(reason: str, runtime: Runtime) -> str:
+    if "explicit model load" in reason:
+        return "Start that server with --model-control-mode=explicit."
+    if "does not find" in reason or "failed to poll" in reason:
+        if runtime.embedded:
+            return "Look at the runtime's log for the reason; the version's files may be gone."
+        return (
+            "That server must read the same model repository: mount this installation's "
+            "repository directory there and start it with --model-repository pointing at it."
+        )
+    return (
+        "Read the reason. If the config is at fault, change it under the model's serving config; if "
+        "the model is, upload a new version. Undeploy this one to stop further tries."
+    )
+
+
+def _give_traffic(claim: Claim, version: ModelVersion) -> bool:
+    """All of it, when asked to, or when the model has none yet: then this is its first version."""
+    table = traffic_table(model=version.model)
+    first = table is None or not table.arms
+    if not first and claim.job.parameters.get("traffic") != ALL:
+        return False
+    if not first:
+        _refuse_during_rollout(version.model)
+    actor = claim.job.requested_by
+    reason = "first version of the model" if first else "deployed with all traffic"
+    with transaction.atomic():
+        job_fence(claim=claim)
+        traffic_set(
+            model=version.model,
+            arms=[{"version": version.number, "role": ArmRole.STABLE, "weight": 1.0}],
+            actor=actor,
+            reason=reason,
+        )
+        if stage_version(model=version.model, stage=Stage.PRODUCTION) != version:
+            stage_switch(
+                model=version.model,
+                stage=Stage.PRODUCTION,
+                version=version,
+                actor=actor,
+                reason=reason,
+            )
+    return True
+
+
+# -- undeploy -----------------------------------------------------------------------------------
+def deployment_remove(
+    *,
+    version: ModelVersion,
+    runtime: Runtime | None = None,
+    actor: User,
+    out_of_service: bool = False,
+) -> Job:
+    """Takes the wish back and asks a worker to unload.
+
+    A version with traffic stays, unless it is the model's last one and `out_of_service` says that
+    requests to the model are to be refused from now on.
+    """
+    require(actor=actor, action=Action.DEPLOY)
+    with transaction.atomic():
+        InferenceModel.objects.select_for_update().get(pk=version.model_id)
+        deployment = _deployed(version, runtime)
+        runtime = deployment.runtime
+        _refuse_busy(version, runtime)
+        last = _refuse_needed(deployment, out_of_service)
+        before = _shown(deployment)
+        Deployment.objects.filter(pk=deployment.pk).update(
+            wanted=False, failed_loads=0, retry_at=None
+        )
+        deployment.refresh_from_db()
+        if last:
+            traffic_clear(model=version.model, actor=actor, reason="the model goes out of service")
+        audit_record(
+            actor=actor,
+            action="deployment.remove",
+            target=_target(version),
+            before=before,
+            after=_shown(deployment) | {"out_of_service": last},
+        )
+        _tell(deployment)
+        return job_request(
+            kind=JobKind.UNDEPLOY_VERSION,
+            subject_id=str(deployment.pk),
+            target=f"/api/v1/{_target(version)}",
+            actor=actor,
+            parameters={
+                "model": version.model.name,
+                "version": version.number,
+                "runtime": runtime.name,
+            },
+        )
+
+
+def undeployment_run(*, claim: Claim) -> dict[str, Any]:
+    """The job: unload, and wait until requests in flight are answered."""
+    deployment = _deployment_of(claim)
+    progress = JobProgress(claim)
+    if deployment.wanted:
+        raise Conflict(f"{deployment.version} was deployed again meanwhile.", reason="DEPLOYED")
+    deadline = time.monotonic() + _UNLOAD_WAIT_SECONDS
+    while True:
+        _settle(deployment, progress)
+        deployment.refresh_from_db()
+        if deployment.state == DeploymentState.UNLOADED:
+            break
+        if time.monotonic() > deadline or deployment.failed_loads:
+            raise Unavailable(
+                f"{deployment.version} is still on {deployment.runtime.name}: "
+                f"{deployment.reason or 'it has requests in flight'}.",
+                reason="UNLOAD_UNFINISHED",
+                help_text="It goes by itself when the last request is answered.",
+            )
+        progress.step("finishing requests in flight", 0.7)
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    return {
+        "model": deployment.version.model.name,
+        "version": deployment.version.number,
+        "runtime": deployment.runtime.name,
+    }
+
+
+def _deployed(version: ModelVersion, runtime: Runtime | None) -> Deployment:
+    rows = deployment_list(model=version.model).filter(version=version, wanted=True)
+    if runtime is not None:
+        rows = rows.filter(runtime=runtime)
+    found = list(rows)
+    if not found:
+        where = f" on {runtime.name}" if runtime is not None else ""
+        raise Conflict(f"{version} is not deployed{where}.", reason="NOT_DEPLOYED")
+    if len(found) > 1:
+        names = ", ".join(row.runtime.name for row in found)
+        raise Conflict(
+            f"{version} is deployed on several runtimes: {names}.",
+            reason="RUNTIME_NEEDED",
+            help_text='Say which one: {"runtime": "…"}.',
+        )
+    return found[0]
+
+
+def _refuse_needed(deployment: Deployment, out_of_service: bool) -> bool:
+    """True when this takes the model out of service."""
+    version = deployment.version
+    objection = hooks.objection(version)
+    if objection:
+        raise Conflict(objection, reason="VERSION_IN_USE")
+    weight = weight_of(model=version.model, version=version.number)
+    canary = canary_version(model=version.model) == version.number
+    if not weight and not canary:
+        return False
+    elsewhere = deployment_list(model=version.model).filter(wanted=True).exclude(pk=deployment.pk)
+    here = elsewhere.filter(runtime=deployment.runtime)
+    if not here.exists() and elsewhere.filter(version=version).exists():
+        return False  # this runtime stops serving the model, others go on
+    if not elsewhere.exists() and out_of_service:
+        return True
+    raise Conflict(
+        f"{version} has {weight:.2%} of the traffic."
+        if weight
+        else f"{version} is the canary of a rollout.",
+        reason="VERSION_HAS_TRAFFIC",
+        help_text="Promote or abort the rollout first."
+        if canary or canary_version(model=version.model)
+        else (
+            "Move its traffic to another version first."
+            if elsewhere.exists()
+            else "It is the model's only version. To refuse all requests to the model from now on, "
+            'send {"out_of_service": true}.'
+        ),
+    )
+
+
+# -- shared -------------------------------------------------------------------------------------
+def _deployment_of(claim: Claim) -> Deployment:
+    deployment = (
+        Deployment.objects.select_related("runtime", "version__model")
+        .filter(pk=claim.job.subject_id)
+        .first()
+    )
+    if deployment is None:
+        raise NotFound("The deployment is gone.", reason="DEPLOYMENT_NOT_FOUND")
+    return deployment
+
+
+def _target(version: ModelVersion) -> str:
+    return f"models/{version.model.name}/versions/{version.number}"
+
+
+def _shown(deployment: Deployment | None) -> dict[str, Any]:
+    if deployment is None:
+        return {}
+    return {
+        "runtime": deployment.runtime.name,
+        "wanted": deployment.wanted,
+        "state": deployment.state,
+    }
+
+
+def _tell(deployment: Deployment) -> None:
+    tell_runtime(deployment.runtime)
+    tell_model(deployment.version.model)
