@@ -21,7 +21,7 @@ from inference_runtime.scheduling.faults import (
     queue_timeout,
     stopping,
 )
-from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
+from inference_runtime.scheduling.inflight import QUEUED, Inflight
 from inference_runtime.scheduling.release_order import ReleaseOrder
 from inference_runtime.scheduling.request_queue import RequestQueue
 from inference_runtime.spec.messages import InferRequest
@@ -105,8 +105,8 @@ class Dispatcher:
             self._queue.remove(request)
             self._inflight.fail(request, cancelled(), self._clock())
             self._after_settling()
-        elif request.state == RUNNING:
-            self._inflight.mark_cancelled(request)
+        else:
+            self._inflight.abandon(request)
 
     async def drain(self) -> None:
         """Refuses new requests; returns when the last one is settled and no thread is left."""

@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 NEW = 0
 QUEUED = 1
 RUNNING = 2
-SETTLED = 3
+ABANDONED = 3  # running, and nobody waits for the answer any more
+SETTLED = 4
 
 
 def refuse(request: InferRequest, fault: RuntimeFault, stats: VersionStats | None) -> None:
@@ -36,7 +37,7 @@ class Inflight:
         self._stats = stats
         self.count = 0  # accepted, not settled
         self.running = 0
-        self._cancelled_running = 0
+        self._abandoned = 0
 
     def refuse(self, request: InferRequest, fault: RuntimeFault) -> None:
         refuse(request, fault, self._stats)
@@ -50,11 +51,12 @@ class Inflight:
             request.state = RUNNING
         self.running += len(requests)
 
-    def mark_cancelled(self, request: InferRequest) -> None:
+    def abandon(self, request: InferRequest) -> None:
         """A running request can not be called back; what it produces is thrown away."""
-        if not request.cancelled:
+        if request.state == RUNNING:
+            request.state = ABANDONED
             request.cancelled = True
-            self._cancelled_running += 1
+            self._abandoned += 1
 
     def fail(self, request: InferRequest, fault: RuntimeFault, now_ns: int) -> None:
         """Ends a request that waits in the queue no longer and has not been started."""
@@ -71,7 +73,7 @@ class Inflight:
         requests = batch.requests
         self._stats.executed(device, execution.times, batch.rows, requests[0])
         answers: Sequence[Answer]
-        if execution.faulty or self._cancelled_running:
+        if execution.faulty or self._abandoned:
             answers = self._settle_each(execution, device, now_ns)
         else:
             answers = execution.answers
@@ -87,8 +89,8 @@ class Inflight:
         answers: list[Answer] = []
         good: list[InferRequest] = []
         for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
-            if request.cancelled:
-                self._cancelled_running -= 1
+            if request.state == ABANDONED:
+                self._abandoned -= 1
                 answer = cancelled()
             answers.append(answer)
             if isinstance(answer, InferResponse):
