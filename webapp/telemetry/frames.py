@@ -147,14 +147,15 @@ class FrameBuilder:
         self._tick += 1
         self._remember(runtimes)
         topics = self._topics(runtimes)
-        devices = {f"runtime:{view.name}": device_values(view) for view in runtimes}
-        devices["fleet"] = {key: value for own in devices.values() for key, value in own.items()}
+        devices = {view.name: device_values(view) for view in runtimes}
         states = {view.name: view.state() for view in runtimes}
         frames: dict[str, dict[str, Any]] = {}
         for topic, parts in topics.items():
             room = ROOM // len(parts)
             told = {
-                name: self._told(f"{topic}/{name}", scope, devices.get(topic, {}), room)
+                name: self._told(
+                    f"{topic}/{name}", scope, self._devices(topic, name, devices), room
+                )
                 for name, scope in parts.items()
             }
             frames[topic] = {
@@ -202,6 +203,14 @@ class FrameBuilder:
                 ):  # fmt: skip
                     scope.add(serving, span_ms, with_arms=with_arms)
         return topics
+
+    def _devices(self, topic: str, part: str, devices: Mapping[str, Values]) -> Values:
+        """Of the runtimes that the part of the topic is about."""
+        kind, _, name = topic.partition(":")
+        if part or kind == "runtime":
+            return devices.get(part or name, {})
+        homes = self._homes.get(name, set()) if kind == "model" else devices.keys()
+        return {key: value for home in homes for key, value in devices.get(home, {}).items()}
 
     def _told(self, name: str, scope: Scope, devices: Values, room: int) -> dict[str, Any]:
         values, partial = scope.values(devices, room=room)

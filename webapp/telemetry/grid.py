@@ -118,8 +118,8 @@ class Grid:
         for sample in samples:
             self.add(sample)
 
-    def keys(self) -> list[Hashable]:
-        """Busiest first."""
+    def busiest(self) -> list[Hashable]:
+        """Keys by their number of requests."""
         return sorted(self._cells, key=lambda key: -self._requests[key])
 
     def known(self, key: Hashable) -> list[bool]:
@@ -140,10 +140,11 @@ class Grid:
         return values
 
     def totals(self, key: Hashable) -> Totals:
-        """The whole window added up; `rate` over the time it was seen."""
+        """The whole window added up; `rate` over the time it was seen, gauges of its last samples."""
         whole = Totals()
-        for cell in self._cells.get(key, {}).values():
+        for _, cell in sorted(self._cells.get(key, {}).items()):
             whole.merge(cell.totals)
+            whole.pending, whole.inflight = cell.settled().pending, cell.settled().inflight
         seen_ms = self.seen_ms(key)
         whole.rate = 1000 * whole.requests / seen_ms if seen_ms else 0.0
         return whole

@@ -17,6 +17,7 @@ from webapp.telemetry.totals import METRICS, NO_HISTOGRAM, Totals
 STALE_AFTER = timedelta(seconds=5)
 ROUTED_ARMS = ("stable", "canary", "default")  # requests that left the version to the runtime
 MARKS_SHOWN = 200
+SHARES_SECONDS = 30
 
 
 def range_length(*, name: str) -> timedelta:
@@ -44,8 +45,9 @@ def serving_series(
     now = timezone.now()
     window = window_for(length=length, until=until or now, now=now)
     grid = grid_read(window=window, selection=selection, groupings=[by_version])
+    range_name = range_name or DEFAULT_RANGE
     spec = METRICS[metric]
-    versions: list[Any] = grid.keys()
+    versions: list[Any] = grid.busiest()
     items = [
         {
             "model": model,
@@ -62,7 +64,7 @@ def serving_series(
         "range": range_name,
         "step_seconds": window.step,
         "items": items,
-        "next_page_token": None,
+        "next_page_token": "",
     }
 
 
@@ -87,7 +89,7 @@ def arm_samples(
     return list(rows.order_by("id"))
 
 
-def observed_shares(*, model: str, window_seconds: int = 30) -> dict[int, float]:
+def observed_shares(*, model: str, window_seconds: int = SHARES_SECONDS) -> dict[int, float]:
     """Version → share of the requests the router placed; empty without such requests."""
     since = timezone.now() - timedelta(seconds=window_seconds)
     rows = (
@@ -127,7 +129,7 @@ def rates_now(*, window_seconds: int = 10) -> dict[tuple[str, int], float]:
         return {}
     window = Window(until=newest, step=window_seconds, count=1)
     grid = grid_read(window=window, selection=Selection(), groupings=[by_version])
-    versions: list[Any] = grid.keys()
+    versions: list[Any] = grid.busiest()
     return {version: grid.totals(version).rate for version in versions}
 
 
@@ -143,8 +145,8 @@ def rate_history(
     grid = grid_read(
         window=window, selection=Selection(), groupings=[lambda sample: sample.model_name]
     )
-    names: list[Any] = list(models) if models is not None else grid.keys()
-    seen = set(grid.keys())
+    names: list[Any] = list(models) if models is not None else grid.busiest()
+    seen = set(grid.busiest())
     return {
         name: grid.series(name, "requests_per_second")["requests_per_second"]
         if name in seen

@@ -14,6 +14,14 @@ def mark_event(*, kind: str, text: str, model_name: str = "", runtime_name: str 
     )
 
 
+def serving_event_mark(
+    *, kind: str, text: str, model_name: str = "", runtime_name: str = ""
+) -> None:
+    """`mark_event` but for loads and unloads, which the sampler sees at the runtime itself."""
+    if kind not in ("load", "unload"):
+        mark_event(kind=kind, text=text, model_name=model_name, runtime_name=runtime_name)
+
+
 def marks_of_changes(*, delta: RuntimeDelta, runtime_name: str) -> list[EventMark]:
     """What a runtime shows to have happened between two looks at it; not saved yet."""
     if delta.restarted:

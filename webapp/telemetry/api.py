@@ -1,0 +1,74 @@
+"""REST: a model's shares, series for charts, event marks."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from webapp.catalog.selectors import model_get
+from webapp.core.api import ApiView, filtered, page
+from webapp.core.errors import InvalidInput
+from webapp.serving.selectors import traffic_state
+from webapp.telemetry.history import Selection
+from webapp.telemetry.models import EventMark
+from webapp.telemetry.selectors import SHARES_SECONDS, mark_body, observed_shares, serving_series
+
+_EVENT_FILTERS = {
+    "kind": "kind",
+    "model": "model_name",
+    "runtime": "runtime_name",
+    "at": "at",
+}
+
+
+class ModelTraffic(ApiView):
+    """Shares of a model's versions: configured, applied on the runtimes, observed in the traffic."""
+
+    def get(self, request: Request, name: str) -> Response:
+        model = model_get(name=name)
+        return Response(traffic_body(traffic_state(model=model), observed_shares(model=name)))
+
+
+def traffic_body(state: dict[str, Any], observed: dict[int, float]) -> dict[str, Any]:
+    """`observed` is null, not 0, while there is no traffic to observe."""
+    arms = [
+        {**arm, "observed": observed.get(arm["version"], 0.0) if observed else None}
+        for arm in state["arms"]
+    ]
+    return {**state, "arms": arms, "observed_seconds": SHARES_SECONDS}
+
+
+class SeriesCollection(ApiView):
+    """One metric over a range, a series per version; null where nothing is known."""
+
+    def get(self, request: Request) -> Response:
+        asked = request.query_params
+        selection = Selection(
+            model=asked.get("model", ""),
+            version=_version(asked.get("version", "")),
+            runtime=asked.get("runtime", ""),
+        )
+        series = serving_series(
+            metric=asked.get("metric", "requests_per_second"),
+            range_name=asked.get("range", ""),
+            selection=selection,
+        )
+        return Response(series)
+
+
+class EventCollection(ApiView):
+    """Event marks, newest first."""
+
+    def get(self, request: Request) -> Response:
+        rows = filtered(EventMark.objects.order_by("-id"), request, _EVENT_FILTERS)
+        return page(rows, request, mark_body)
+
+
+def _version(raw: str) -> int | None:
+    if not raw:
+        return None
+    if not (raw.isascii() and raw.isdigit()):
+        raise InvalidInput(
+            f"version: expected a whole number, got {raw!r}.", reason="BAD_PARAMETER"
+        )
+    return int(raw)
