@@ -1,0 +1,221 @@
+"""ModelInfer: from a message to the core and back, without a task or a future."""
+
+import logging
+from collections.abc import Sequence
+from time import monotonic_ns
+from typing import Any, Final
+
+from inference_runtime.errors import DeadlineExceeded, RuntimeFault
+from inference_runtime.frontends import grpc_reply
+from inference_runtime.frontends.grpc_messages import framed
+from inference_runtime.frontends.grpc_unary import UnaryMethod
+from inference_runtime.frontends.h2_frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    header_mark,
+    pack_u32,
+)
+from inference_runtime.frontends.h2_stream import H2Stream
+from inference_runtime.frontends.hpack import literal
+from inference_runtime.protocol import compression, error_codec, grpc_answer
+from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED
+from inference_runtime.spec.messages import Answer, Bytes, InferRequest, InferResponse
+
+_log = logging.getLogger(__name__)
+
+_REPLIES: Final = 256
+_LEARN_BELOW: Final = (
+    1 << 20
+)  # larger answers travel in several frames, which no frame made before can be
+_TRAILERS_MARK: Final = header_mark(len(grpc_reply.OK), HEADERS, END_HEADERS | END_STREAM)
+_GZIP: Final = literal(b"grpc-encoding", b"gzip")
+
+
+class InferReply:
+    """An answer's bytes with gaps for the stream's number and the tensors' data.
+
+    first │ stream │ second │ stream │ third │ data 0 │ marks[1] │ data 1 │ … │ trailers │ stream │ OK
+    """
+
+    __slots__ = (
+        "data_size",
+        "first",
+        "frame_size",
+        "headers",
+        "marks",
+        "message_head",
+        "second",
+        "sizes",
+        "third",
+    )
+
+    def __init__(self, headers: bytes, message_head: bytes, sizes: list[int]) -> None:
+        self.headers = headers
+        self.message_head = message_head
+        self.sizes = sizes
+        marks = [grpc_answer.raw_mark(size) for size in sizes]
+        message = len(message_head) + sum(map(len, marks)) + sum(sizes)
+        self.data_size = 5 + message
+        self.first = header_mark(len(headers), HEADERS, END_HEADERS)
+        self.second = headers + header_mark(self.data_size, DATA, 0)
+        self.third = b"\x00" + pack_u32(message) + message_head + (marks[0] if marks else b"")
+        self.marks = marks
+        edges = len(self.first) + len(headers) + 5 + len(_TRAILERS_MARK) + len(grpc_reply.OK)
+        self.frame_size = edges + 12 + self.data_size
+
+    def parts(self, id_: str, data: Sequence[Bytes]) -> list[Bytes]:
+        """The message, for when its frame can not be used as it is."""
+        parts: list[Bytes] = (
+            [self.message_head + grpc_answer.id_bytes(id_)] if id_ else [self.message_head]
+        )
+        for mark, tensor in zip(self.marks, data, strict=True):
+            parts += (mark, tensor)
+        return parts
+
+
+class InferMethod(UnaryMethod):
+    """`stream.plan` is the request's plan, `stream.request` the request while the core has it."""
+
+    __slots__ = ()
+
+    def message(self, stream: H2Stream, buffer: bytes, start: int, stop: int) -> None:
+        now_ns = monotonic_ns()
+        context = self._context
+        connection = stream.connection
+        try:
+            plan, id_, data = context.decoder.decode(buffer, start, stop, connection.hint)
+        except RuntimeFault as fault:
+            self.fail(stream, error_codec.grpc_status(fault), fault.text)
+            return
+        connection.hint = stream.plan = plan
+        head = plan.head
+        request = InferRequest(head, data, self.done, stream, now_ns, id_)
+        stream.request = request
+        call = stream.head
+        if call.timeout_ns:
+            request.deadline_ns = now_ns + call.timeout_ns
+        unit_header = context.core.unit_header(head.model_name)
+        if unit_header:
+            request.traffic_unit = call.metadata.get(unit_header, "")
+        context.core.infer(request)
+
+    def reset(self, stream: H2Stream) -> None:
+        request = stream.request
+        if request is None:
+            super().reset(stream)
+            return
+        stream.connection.orphans += 1
+        self._context.core.cancel(request)
+
+    def done(self, request: InferRequest, answer: Answer) -> None:
+        """The core's word on a request. Raises nothing: other requests of the batch come after it."""
+        stream: H2Stream = request.context
+        stream.request = None
+        if stream.closed:
+            stream.connection.orphans -= 1
+            return
+        try:
+            if isinstance(answer, InferResponse):
+                self._answer(stream, request, answer)
+            else:
+                self._failed(stream, request, answer)
+        except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
+            _log.exception("an answer could not be sent")
+            stream.connection.abort()
+
+    def _answer(self, stream: H2Stream, request: InferRequest, answer: InferResponse) -> None:
+        output = stream.connection.output
+        reply = stream.plan.replies.get((answer.head, request.arm))
+        if (
+            reply is not None
+            and not request.id
+            and output.clear
+            and reply.data_size <= output.window
+            and reply.data_size <= stream.send_window
+            and reply.data_size <= output.frame_size
+        ):
+            frame = _frame(reply, pack_u32(stream.id), answer.data)
+            if len(frame) == reply.frame_size:
+                output.window -= reply.data_size
+                connection = stream.connection
+                connection.write(frame)
+                connection.finish(stream)
+                return
+        self._encode(stream, request, answer, reply)
+
+    def _encode(
+        self,
+        stream: H2Stream,
+        request: InferRequest,
+        answer: InferResponse,
+        reply: InferReply | None,
+    ) -> None:
+        head = request.head
+        try:
+            if reply is not None and [len(data) for data in answer.data] == reply.sizes:
+                parts = reply.parts(request.id, answer.data)
+            else:
+                parts = grpc_answer.encode(head, request.id, answer, request.version)
+        except RuntimeFault as fault:
+            self._failed(stream, request, fault)
+            return
+        headers = grpc_reply.infer_headers(answer.head.model_version, request.arm)
+        if self._context.compression_level and "gzip" in stream.head.accepts:
+            packed = compression.deflate(b"".join(parts), "gzip", self._context.compression_level)
+            output = stream.connection.output
+            output.headers(stream, headers + _GZIP, last=False)
+            output.data(stream, framed([packed], compressed=True))
+            output.end(stream, grpc_reply.OK)
+            return
+        grpc_reply.unary(stream, headers, parts)
+        if reply is None and stream.plan.kept and grpc_answer.is_plain(head, answer.head):
+            self._learn(stream.plan, request, answer, headers)
+
+    def _learn(
+        self, plan: Any, request: InferRequest, answer: InferResponse, headers: bytes
+    ) -> None:
+        if len(plan.replies) >= _REPLIES:
+            plan.replies.clear()
+        first = grpc_answer.head_bytes(answer.head, answer.head.outputs)
+        sizes = [len(data) for data in answer.data]
+        if sum(sizes) > _LEARN_BELOW:
+            return
+        plan.replies[(answer.head, request.arm)] = InferReply(headers, first, sizes)
+
+    def _failed(self, stream: H2Stream, request: InferRequest, fault: RuntimeFault) -> None:
+        status = error_codec.grpc_status(fault)
+        if (
+            isinstance(fault, DeadlineExceeded)
+            and request.deadline_ns
+            and monotonic_ns() >= request.deadline_ns
+        ):
+            status = GRPC_DEADLINE_EXCEEDED
+        if request.version is not None:
+            headers = grpc_reply.infer_headers(request.version.number_text, request.arm)
+            grpc_reply.refuse(stream, status, fault.text, headers)
+        else:
+            grpc_reply.refuse(stream, status, fault.text)
+
+
+def _frame(reply: InferReply, number: bytes, data: Any) -> bytes:
+    if len(data) == 1:
+        return b"".join(
+            (
+                reply.first, number, reply.second, number, reply.third, data[0],
+                _TRAILERS_MARK, number, grpc_reply.OK,
+            )
+        )  # fmt: skip
+    if len(data) == 2:
+        return b"".join(
+            (
+                reply.first, number, reply.second, number, reply.third, data[0],
+                reply.marks[1], data[1], _TRAILERS_MARK, number, grpc_reply.OK,
+            )
+        )  # fmt: skip
+    parts = [reply.first, number, reply.second, number, reply.third, *data[:1]]
+    for mark, tensor in zip(reply.marks[1:], data[1:], strict=True):
+        parts += (mark, tensor)
+    parts += (_TRAILERS_MARK, number, grpc_reply.OK)
+    return b"".join(parts)

@@ -1,0 +1,165 @@
+"""The table of gRPC methods: what each path means to the core."""
+
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
+
+from inference_runtime import pb
+from inference_runtime.errors import InvalidArgument, RuntimeFault, Unsupported
+from inference_runtime.frontends.grpc_context import GrpcContext
+from inference_runtime.frontends.grpc_head import Method
+from inference_runtime.frontends.grpc_infer import InferMethod
+from inference_runtime.frontends.grpc_stream import StreamInferMethod
+from inference_runtime.frontends.grpc_unary import AdminMethod, Handler
+from inference_runtime.protocol import admin_codec
+
+_SERVICE: Final = b"/inference.GRPCInferenceService/"
+_HEALTH_CHECK: Final = b"/grpc.health.v1.Health/Check"
+Reply = Any  # a protobuf message, of generated modules that have no types
+_SERVING: Final = 1
+_NOT_SERVING: Final = 2
+
+
+def method_table(context: GrpcContext) -> dict[bytes, Method]:
+    handlers = _Handlers(context)
+    table: dict[bytes, Method] = {
+        _SERVICE + b"ModelInfer": InferMethod(context),
+        _SERVICE + b"ModelStreamInfer": StreamInferMethod(context),
+    }
+    for name, (request, handler) in handlers.table().items():
+        table[_SERVICE + name.encode()] = AdminMethod(context, request, handler)
+    check, answer = _health_messages()
+    table[_HEALTH_CHECK] = AdminMethod(context, check, handlers.health(answer))
+    return table
+
+
+class _Handlers:
+    """One method per call; each takes the request message and gives the answer's."""
+
+    def __init__(self, context: GrpcContext) -> None:
+        self._core = context.core
+
+    def table(self) -> dict[str, tuple[type[Message], Handler]]:
+        return {
+            "ServerLive": (pb.ServerLiveRequest, self._server_live),
+            "ServerReady": (pb.ServerReadyRequest, self._server_ready),
+            "ModelReady": (pb.ModelReadyRequest, self._model_ready),
+            "ServerMetadata": (pb.ServerMetadataRequest, self._server_metadata),
+            "ModelMetadata": (pb.ModelMetadataRequest, self._model_metadata),
+            "ModelConfig": (pb.ModelConfigRequest, self._model_config),
+            "ModelStatistics": (pb.ModelStatisticsRequest, self._model_statistics),
+            "RepositoryIndex": (pb.RepositoryIndexRequest, self._index),
+            "RepositoryModelLoad": (pb.RepositoryModelLoadRequest, self._load),
+            "RepositoryModelUnload": (pb.RepositoryModelUnloadRequest, self._unload),
+            "SystemSharedMemoryStatus": (
+                pb.SystemSharedMemoryStatusRequest,
+                self._system_regions,
+            ),
+            "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, _no_regions),
+            "SystemSharedMemoryUnregister": (pb.SystemSharedMemoryUnregisterRequest, _no_regions),
+            "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, self._cuda_regions),
+            "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, _no_regions),
+            "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, _no_regions),
+            "TraceSetting": (pb.TraceSettingRequest, _no_tracing),
+            "LogSettings": (pb.LogSettingsRequest, _no_logging),
+        }
+
+    def health(self, answer: type[Any]) -> Handler:
+        def check(_: Any) -> Reply:
+            return answer(status=_SERVING if self._core.ready() else _NOT_SERVING)
+
+        return check
+
+    def _server_live(self, _: Any) -> Reply:
+        return pb.ServerLiveResponse(live=self._core.live())
+
+    def _server_ready(self, _: Any) -> Reply:
+        return pb.ServerReadyResponse(ready=self._core.ready())
+
+    def _model_ready(self, request: pb.ModelReadyRequest) -> Reply:
+        # Unknown is "not ready" and no error: is_model_ready of the clients raises on any error.
+        try:
+            ready = self._core.model_ready(request.name, request.version)
+        except InvalidArgument:
+            raise
+        except RuntimeFault:
+            ready = False
+        return pb.ModelReadyResponse(ready=ready)
+
+    def _server_metadata(self, _: Any) -> Reply:
+        return pb.ServerMetadataResponse(**self._core.server_metadata())
+
+    def _model_metadata(self, request: pb.ModelMetadataRequest) -> Reply:
+        return self._core.model_metadata(request.name, request.version)
+
+    def _model_config(self, request: pb.ModelConfigRequest) -> Reply:
+        return pb.ModelConfigResponse(config=self._core.model_config(request.name, request.version))
+
+    def _model_statistics(self, request: pb.ModelStatisticsRequest) -> Reply:
+        return self._core.model_statistics(request.name, request.version)
+
+    def _index(self, request: pb.RepositoryIndexRequest) -> Reply:
+        _refuse_repository(request.repository_name)
+        return admin_codec.index_message(self._core.repository_index(request.ready))
+
+    async def _load(self, request: pb.RepositoryModelLoadRequest) -> Reply:
+        _refuse_repository(request.repository_name)
+        parameters = admin_codec.load_parameters(request.parameters)
+        await self._core.load(request.model_name, parameters)
+        return pb.RepositoryModelLoadResponse()
+
+    async def _unload(self, request: pb.RepositoryModelUnloadRequest) -> Reply:
+        _refuse_repository(request.repository_name)
+        dependents = admin_codec.unload_dependents(request.parameters)
+        await self._core.unload(request.model_name, unload_dependents=dependents)
+        return pb.RepositoryModelUnloadResponse()
+
+    def _system_regions(self, request: pb.SystemSharedMemoryStatusRequest) -> Reply:
+        admin_codec.refuse_region("system", request.name)
+        return pb.SystemSharedMemoryStatusResponse()
+
+    def _cuda_regions(self, request: pb.CudaSharedMemoryStatusRequest) -> Reply:
+        admin_codec.refuse_region("cuda", request.name)
+        return pb.CudaSharedMemoryStatusResponse()
+
+
+def _no_regions(_: Any) -> Reply:
+    raise Unsupported(admin_codec.REGIONS_DISABLED)
+
+
+def _no_tracing(_: Any) -> Reply:
+    raise Unsupported(admin_codec.NO_TRACING)
+
+
+def _no_logging(_: Any) -> Reply:
+    raise Unsupported(admin_codec.NO_LOGGING)
+
+
+def _refuse_repository(name: str) -> None:
+    if name:
+        raise Unsupported("'repository_name' specification is not supported")
+
+
+def _health_messages() -> tuple[type[Message], type[Any]]:
+    """grpc.health.v1's two messages, in a pool of their own: a client's copy may live in this process."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="switchyard/health.proto", package="grpc.health.v1", syntax="proto3"
+    )
+    for name, field, kind in (
+        ("HealthCheckRequest", "service", descriptor_pb2.FieldDescriptorProto.TYPE_STRING),
+        ("HealthCheckResponse", "status", descriptor_pb2.FieldDescriptorProto.TYPE_INT32),
+    ):
+        file.message_type.add(name=name).field.add(
+            name=field,
+            number=1,
+            type=kind,
+            label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    find = pool.FindMessageTypeByName
+    return (
+        message_factory.GetMessageClass(find("grpc.health.v1.HealthCheckRequest")),
+        message_factory.GetMessageClass(find("grpc.health.v1.HealthCheckResponse")),
+    )

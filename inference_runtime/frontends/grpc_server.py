@@ -1,0 +1,46 @@
+"""The gRPC front end: HTTP/2 without TLS on its own port."""
+
+from dataclasses import dataclass, field
+
+from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.grpc_context import GrpcContext
+from inference_runtime.frontends.grpc_head import CallHeads
+from inference_runtime.frontends.grpc_methods import method_table
+from inference_runtime.frontends.grpc_unary import RefusedMethod
+from inference_runtime.frontends.h2_connection import H2Connection
+from inference_runtime.frontends.h2_limits import INT32_MAX, H2Limits
+from inference_runtime.frontends.h2_watch import H2Timeouts
+from inference_runtime.frontends.listener import Listener
+from inference_runtime.frontends.memory_budget import MemoryBudget
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcOptions:
+    reuse_port: bool = False
+    max_connections: int = 10_000
+    max_message_bytes: int = INT32_MAX
+    unfinished_bytes: int = 4 << 30  # of requests that have not fully arrived, over all connections
+    compression_level: int = 0  # zlib's, of answers to infer for clients that accept gzip; 0: none
+    limits: H2Limits = field(default_factory=H2Limits)
+    timeouts: H2Timeouts = field(default_factory=H2Timeouts)
+
+
+async def serve_grpc(
+    core: CorePort, *, host: str, port: int, options: GrpcOptions | None = None
+) -> Listener:
+    """Raises Unavailable when the port can not be had."""
+    chosen = options or GrpcOptions()
+    context = GrpcContext(
+        core=core,
+        budget=MemoryBudget(chosen.unfinished_bytes),
+        max_message_bytes=chosen.max_message_bytes,
+        compression_level=chosen.compression_level,
+    )
+    heads = CallHeads(method_table(context), RefusedMethod())
+    listener = Listener(chosen.max_connections)
+
+    def connection() -> H2Connection:
+        return H2Connection(heads.describe, chosen.limits, chosen.timeouts, listener)
+
+    await listener.start(connection, host, port, reuse_port=chosen.reuse_port)
+    return listener

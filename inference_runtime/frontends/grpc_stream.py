@@ -1,0 +1,204 @@
+"""ModelStreamInfer: many requests on one stream, answers in the order the requests came."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from time import monotonic_ns
+from typing import Any, Final
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.frontends import grpc_reply
+from inference_runtime.frontends.grpc_context import GrpcContext
+from inference_runtime.frontends.grpc_messages import CallFault, MessageReader, framed, inflate
+from inference_runtime.frontends.h2_stream import H2Stream
+from inference_runtime.protocol import error_codec, grpc_answer
+from inference_runtime.protocol.error_codec import GRPC_INTERNAL
+from inference_runtime.spec.messages import (
+    Answer,
+    Bytes,
+    InferRequest,
+    InferResponse,
+    RequestHead,
+)
+
+_log = logging.getLogger(__name__)
+
+# The client is slowed down by flow control while more than this waits on its stream.
+_PENDING: Final = 1024
+_UNSENT_BYTES: Final = 4 << 20
+_INFLATE_LIMIT: Final = 64 << 20
+STRICT: Final = "triton_grpc_error"
+
+
+class StreamCall:
+    """One open stream. `slots` holds a place per request, in order; answers leave from its front."""
+
+    __slots__ = ("failed", "reader", "requests", "slots", "started", "strict")
+
+    def __init__(self, reader: MessageReader, strict: bool) -> None:
+        self.reader = reader
+        self.strict = strict
+        self.started = False  # headers are out
+        self.failed = False
+        self.slots: deque[_Slot] = deque()
+        self.requests: set[InferRequest] = set()
+
+
+class _Slot:
+    """Where the answer to one request waits for those before it. Context of the request."""
+
+    __slots__ = ("parts", "stream")
+
+    def __init__(self, stream: H2Stream) -> None:
+        self.stream = stream
+        self.parts: Sequence[Bytes] | None = None
+
+
+class StreamInferMethod:
+    __slots__ = ("_context",)
+    patient = True
+
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+
+    def data(self, stream: H2Stream, buffer: bytes, start: int, stop: int, last: int) -> None:
+        call: StreamCall | None = stream.call
+        if call is None:
+            call = self._open(stream)
+        if call.failed:
+            return
+        try:
+            for message, compressed in call.reader.feed(buffer[start:stop]):
+                self._message(stream, call, message, compressed)
+                if stream.closed:
+                    return
+            if last and call.reader.incomplete:
+                raise CallFault(GRPC_INTERNAL, "the stream ended inside a message")
+        except CallFault as fault:
+            self._end(stream, call, fault.status, fault.text)
+            return
+        self._flush(stream, call)
+
+    def reset(self, stream: H2Stream) -> None:
+        call: StreamCall | None = stream.call
+        if call is not None:
+            call.failed = True
+            self._cancel_all(stream, call)
+
+    def done(self, request: InferRequest, answer: Answer) -> None:
+        slot: _Slot = request.context
+        stream = slot.stream
+        call: StreamCall = stream.call
+        call.requests.discard(request)
+        if call.failed:
+            stream.connection.orphans -= 1
+            return
+        try:
+            self._settle(slot, request, answer)
+            self._flush(stream, call)
+        except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
+            _log.exception("an answer could not be sent")
+            stream.connection.abort()
+
+    def drained(self, stream: H2Stream) -> None:
+        call: StreamCall | None = stream.call
+        if call is not None:
+            self._flush(stream, call)
+
+    def _inflate_limit(self) -> int:
+        # Messages of a stream are decompressed in its turn, so what that may cost is bounded lower.
+        return min(self._context.max_message_bytes, _INFLATE_LIMIT)
+
+    def _open(self, stream: H2Stream) -> StreamCall:
+        reader = MessageReader(self._context.max_message_bytes, self._context.budget)
+        strict = stream.head.metadata.get(STRICT, "").lower() == "true"
+        stream.call = StreamCall(reader, strict)
+        call: StreamCall = stream.call
+        return call
+
+    def _message(
+        self, stream: H2Stream, call: StreamCall, message: bytes, compressed: bool
+    ) -> None:
+        now_ns = monotonic_ns()
+        if compressed:
+            message = inflate(message, stream.head.encoding, self._inflate_limit())
+        slot = _Slot(stream)
+        call.slots.append(slot)
+        connection = stream.connection
+        try:
+            plan, id_, data = self._context.decoder.decode(
+                message, 0, len(message), connection.hint
+            )
+        except RuntimeFault as fault:
+            # The id stands in the message, which could be read well enough to find it, or not at all.
+            slot.parts = [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]
+            return
+        connection.hint = plan
+        request = InferRequest(plan.head, data, self.done, slot, now_ns, id_)
+        if stream.head.timeout_ns:
+            request.deadline_ns = now_ns + stream.head.timeout_ns
+        unit_header = self._context.core.unit_header(plan.head.model_name)
+        if unit_header:
+            request.traffic_unit = stream.head.metadata.get(unit_header, "")
+        call.requests.add(request)
+        self._context.core.infer(request)
+
+    def _settle(self, slot: _Slot, request: InferRequest, answer: Answer) -> None:
+        fault = answer
+        if isinstance(answer, InferResponse):
+            try:
+                parts = grpc_answer.encode(
+                    request.head, request.id, answer, request.version, final=True
+                )
+                slot.parts = grpc_answer.stream_answer(parts)
+                return
+            except RuntimeFault as refused:
+                fault = refused
+        self._fault(slot, request.head, request.id, fault)
+
+    def _fault(self, slot: _Slot, head: RequestHead, id_: str, fault: Any) -> None:
+        stream = slot.stream
+        if stream.call.strict:
+            self._end(stream, stream.call, error_codec.grpc_status(fault), fault.text)
+        else:
+            slot.parts = [grpc_answer.stream_fault(fault.text, id_, head)]
+
+    def _flush(self, stream: H2Stream, call: StreamCall) -> None:
+        """Sends what is next in order; ends the stream when the client has and all is answered."""
+        if stream.closed or call.failed:
+            return
+        output = stream.connection.output
+        slots = call.slots
+        while slots and slots[0].parts is not None:
+            parts = slots.popleft().parts or ()
+            self._start(stream, call)
+            output.data(stream, framed(parts))
+        if stream.ended and not slots:
+            self._start(stream, call)
+            output.end(stream, grpc_reply.OK)
+        elif len(slots) < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:
+            stream.connection.replenish(stream)
+
+    def _start(self, stream: H2Stream, call: StreamCall) -> None:
+        if not call.started:
+            call.started = True
+            stream.connection.output.headers(stream, grpc_reply.HEADERS, last=False)
+
+    def _end(self, stream: H2Stream, call: StreamCall, status: int, text: str) -> None:
+        """The whole stream fails: nothing more is written but the reason."""
+        call.failed = True
+        if not stream.closed:
+            if call.started:
+                stream.connection.output.forget(stream)
+                block = grpc_reply.trailers(status, text)
+                stream.connection.output.headers(stream, block, last=True)
+            else:
+                grpc_reply.refuse(stream, status, text)
+        self._cancel_all(stream, call)
+
+    def _cancel_all(self, stream: H2Stream, call: StreamCall) -> None:
+        call.reader.release()
+        call.slots.clear()
+        for request in list(call.requests):
+            stream.connection.orphans += 1
+            self._context.core.cancel(request)

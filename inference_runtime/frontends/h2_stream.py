@@ -1,0 +1,84 @@
+"""One HTTP/2 stream: whose it is, what may still be received and sent on it."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from inference_runtime.frontends.h2_connection import H2Connection
+
+OnData = Callable[["H2Stream", bytes, int, int, int], None]
+
+
+class StreamHead(Protocol):
+    """What a request's header block came to: made once per distinct list of headers, and shared.
+
+    `on_data(stream, buffer, start, stop, last)` is called for every DATA frame, and with an empty one
+    where the request ends without; `on_reset(stream)` when the peer, or an error, ended the stream early;
+    `on_drained(stream)` when answers that had to wait for a window are out.
+    """
+
+    @property
+    def malformed(self) -> bool:
+        """Not a request of RFC 9113: the stream is reset."""
+
+    @property
+    def content_length(self) -> int:
+        """-1: not announced."""
+
+    @property
+    def patient(self) -> bool:
+        """The client may leave the stream open without sending anything."""
+
+    @property
+    def on_data(self) -> OnData: ...
+
+    @property
+    def on_reset(self) -> Callable[["H2Stream"], None]: ...
+
+    @property
+    def on_drained(self) -> Callable[["H2Stream"], None]: ...
+
+
+class H2Stream:
+    """`head`, `call`, `request` and `plan` are the protocol's above; the rest is HTTP/2's own."""
+
+    __slots__ = (
+        "call",
+        "closed",
+        "connection",
+        "ended",
+        "head",
+        "id",
+        "out",
+        "plan",
+        "receive_window",
+        "received",
+        "received_before",
+        "request",
+        "send_window",
+        "trailers",
+    )
+
+    def __init__(
+        self,
+        connection: "H2Connection",
+        stream_id: int,
+        head: StreamHead,
+        send_window: int,
+        receive_window: int,
+    ) -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.head: Any = head
+        self.send_window = send_window
+        self.receive_window = receive_window
+        self.received = 0
+        self.received_before = -1  # when the watch last looked
+        self.ended = False  # the peer has sent all it will
+        self.closed = False  # nothing more may be sent
+        self.out: deque[memoryview] | None = None  # answers that wait for a window
+        self.trailers: bytes | None = None
+        self.call: Any = None
+        self.request: Any = None
+        self.plan: Any = None

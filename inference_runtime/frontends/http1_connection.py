@@ -1,0 +1,379 @@
+"""One HTTP/1.1 connection: requests in, one at a time, answers out in order.
+
+What requests mean is the business of the routes (see http_routes.py). Pipelined requests wait in the
+connection until the one before them is answered; so one connection never holds two.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+from inference_runtime.frontends import http1_head
+from inference_runtime.frontends.http1_body import Body, BodyTooLarge, ChunkedBody, SizedBody
+from inference_runtime.frontends.http1_head import HeadFault, RequestHead1
+from inference_runtime.frontends.http1_reply import CONTINUE, HttpReply, error_reply
+from inference_runtime.frontends.http1_watch import HttpTimeouts, HttpWatch
+from inference_runtime.frontends.memory_budget import MemoryBudget
+from inference_runtime.protocol.memo import Memo
+from inference_runtime.spec.messages import Bytes
+
+_END: Final = b"\r\n\r\n"
+_HEAD_LIMIT: Final = 65536
+_MEMO_HEAD: Final = 4096  # larger heads are read anew each time
+_PIPELINE_LIMIT: Final = 262144  # bytes that may wait behind a request under way
+_WRITE_HIGH_WATER: Final = 1 << 20
+_DISCARD_LIMIT: Final = 1 << 30  # a refused body is read to its end up to this size
+
+
+class Route(Protocol):
+    """What a request's head came to."""
+
+    @property
+    def body_limit(self) -> int: ...
+
+    def run(
+        self,
+        connection: "Http1Connection",
+        head: RequestHead1,
+        buffer: bytes,
+        start: int,
+        stop: int,
+    ) -> None:
+        """`buffer[start:stop]` is the body. Answers now or later, once, by one of `reply`, `send`."""
+
+    def gone(self, connection: "Http1Connection") -> None:
+        """The client left before it was answered."""
+
+    def too_large(self, size: int) -> HttpReply: ...
+
+
+class Router(Protocol):
+    def route(self, head: RequestHead1) -> Route: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A head with its route: what a memo remembers for the bytes of a head."""
+
+    head: RequestHead1
+    route: Route
+    plain: bool  # HTTP/1.1, stays open: the answer needs no Connection header
+
+
+class HttpShared:
+    """What all connections of one server share."""
+
+    def __init__(self, router: Router, budget: MemoryBudget, timeouts: HttpTimeouts) -> None:
+        self.router = router
+        self.budget = budget
+        self.timeouts = timeouts
+        self.heads: Memo[bytes, Known] = Memo(limit_count=4096, limit_bytes=8 << 20)
+
+    def known(self, raw: bytes) -> Known:
+        head = http1_head.parse(raw)
+        known = Known(head, self.router.route(head), head.keep_alive and not head.old)
+        if len(raw) <= _MEMO_HEAD:
+            self.heads.put(raw, known, 3 * len(raw))
+        return known
+
+
+class Joins(Protocol):
+    """Who keeps account of open connections."""
+
+    def joined(self, connection: "Http1Connection") -> bool: ...
+    def left(self, connection: "Http1Connection") -> None: ...
+
+
+class Http1Connection(asyncio.Protocol):
+    """`request` and `plan` belong to the route under way."""
+
+    __slots__ = (
+        "_body",
+        "_joins",
+        "_refused",
+        "_rest",
+        "_shared",
+        "_watch",
+        "busy",
+        "closing",
+        "current",
+        "draining",
+        "heard",
+        "paused",
+        "plan",
+        "request",
+        "transport",
+    )
+
+    def __init__(self, shared: HttpShared, joins: Joins) -> None:
+        self._shared = shared
+        self._joins = joins
+        self._watch = HttpWatch(self, shared.timeouts)
+        self.transport: Any = None
+        self._rest = b""  # an incomplete head, or what came behind the request under way
+        self._body: Body | None = None  # of `current`, while it is incomplete
+        self._refused: HttpReply | None = None  # what to say once the refused body is over
+        self.current: Known | None = None
+        self.busy = False  # a request is with its route
+        self.paused = False  # the client does not read its answers
+        self.draining = False
+        self.closing = False
+        self.heard = True
+        self.request: Any = None
+        self.plan: Any = None
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        if not self._joins.joined(self):
+            self.abort()
+            return
+        self.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closing = True
+        if self._body is not None:
+            self._body.release()
+            self._body = None
+        if self.busy and self.current is not None:
+            self.current.route.gone(self)
+        self._joins.left(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._resume_soon()
+
+    def watch(self, elapsed_s: float) -> None:
+        self._watch.tick(elapsed_s)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        if self.busy or self.paused or self._rest or self._body is not None:
+            self._more(data)
+        else:
+            self._consume(data, 0)
+
+    # -- reading
+
+    @property
+    def awaits_head(self) -> bool:
+        return bool(self._rest) and not self.busy
+
+    @property
+    def awaits_body(self) -> bool:
+        return self._body is not None
+
+    def _more(self, data: bytes) -> None:
+        if self.closing:
+            return
+        if self.busy or self.paused:
+            self._rest += data
+            if len(self._rest) > _PIPELINE_LIMIT:
+                self.transport.pause_reading()
+        elif self._body is not None:
+            self._feed(data, 0)
+        else:
+            data = self._rest + data
+            self._rest = b""
+            self._consume(data, 0)
+
+    def _consume(self, data: bytes, position: int) -> None:
+        end = len(data)
+        heads = self._shared.heads
+        while position < end and not self.closing:
+            if self.paused:
+                break
+            mark = data.find(_END, position)
+            if mark < 0:
+                if end - position > _HEAD_LIMIT:
+                    self._refuse(_too_long())
+                break
+            start = mark + 4
+            raw = data[position:start]
+            try:
+                known = heads.get(raw) or self._known(raw)
+            except HeadFault as fault:
+                self._refuse(error_reply(fault.status, fault.text))
+                return
+            self.current = known
+            length = known.head.length
+            stop = start + length
+            if length < 0 or stop > end or length > known.route.body_limit:
+                self._begin_body(known, data, start)
+                return
+            position = stop
+            self.busy = True
+            known.route.run(self, known.head, data, start, stop)
+            if self.busy:
+                break
+        if position < end and not self.closing:
+            self._rest = data[position:]
+
+    def _known(self, raw: bytes) -> Known:
+        if len(raw) > _HEAD_LIMIT:
+            raise HeadFault(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head too large")
+        return self._shared.known(raw[2:] if raw.startswith(b"\r\n") else raw)
+
+    def _begin_body(self, known: Known, data: bytes, start: int) -> None:
+        head, limit = known.head, known.route.body_limit
+        if head.length > limit:
+            self._refused = known.route.too_large(head.length)
+            if head.expects_continue or head.length > _DISCARD_LIMIT:
+                self._refuse(self._refused)
+                return
+            self._body = _Discard(head.length)
+        elif head.length < 0:
+            self._body = ChunkedBody(limit, self._shared.budget)
+        else:
+            self._body = SizedBody(head.length, self._shared.budget)
+        if head.expects_continue and start == len(data):
+            self.transport.write(CONTINUE)
+        self._feed(data, start)
+
+    def _feed(self, data: bytes, position: int) -> None:
+        body, current = self._body, self.current
+        if body is None or current is None:
+            return
+        try:
+            position = body.feed(data, position)
+            if position < 0:
+                return
+        except HeadFault as fault:
+            self._refuse(error_reply(fault.status, fault.text))
+            return
+        except BodyTooLarge as fault:
+            self._refuse(current.route.too_large(fault.size))
+            return
+        content = body.content()
+        self._body = None
+        self.busy = True
+        if self._refused is not None:
+            refused, self._refused = self._refused, None
+            self.reply(refused)
+        else:
+            current.route.run(self, current.head, content, 0, len(content))
+        if position < len(data) and not self.closing:
+            self._rest = data[position:]
+            if not self.busy:
+                self._resume_soon()  # not now: a client could nest calls as deep as it pipelines
+
+    # -- answering
+
+    @property
+    def plain(self) -> bool:
+        """The answer needs no Connection header."""
+        return self.current is not None and self.current.plain and not self.draining
+
+    def reply(self, reply: HttpReply) -> None:
+        """Answers the request under way; nothing happens when its client has left."""
+        if self.closing:
+            return
+        body = (
+            b"" if self.current is not None and self.current.head.method == "HEAD" else reply.body
+        )
+        self.send((reply.head(), self.connection_header(), b"\r\n", body))
+
+    def connection_header(self) -> bytes:
+        if self.plain:
+            return b""
+        if self.draining or self.current is None or not self.current.head.keep_alive:
+            return b"Connection: close\r\n"
+        return b"Connection: keep-alive\r\n"
+
+    def send(self, parts: Sequence[Bytes]) -> None:
+        """Writes a whole answer, head included, and turns to the next request."""
+        self.write(b"".join(parts))
+        self.sent()
+
+    def write(self, data: Bytes) -> None:
+        """Never raises: a client that is gone takes no other request with it."""
+        if not self.closing:
+            self.transport.write(data)
+
+    def write_parts(self, parts: Sequence[Bytes]) -> None:
+        if not self.closing:
+            self.transport.writelines(parts)
+
+    def sent(self) -> None:
+        """The answer is written: the connection is free, or done."""
+        self.busy = False
+        if self.draining or (self.current is not None and not self.current.head.keep_alive):
+            self.close()
+        elif self._rest:
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self.closing or self.busy or self.paused or self._body is not None:
+            return
+        if not self.transport.is_reading():
+            self.transport.resume_reading()
+        data, self._rest = self._rest, b""
+        if data:
+            self._consume(data, 0)
+
+    def _refuse(self, reply: HttpReply) -> None:
+        """Answers what can not be a request, and ends the connection.
+
+        What still comes is read and dropped for a while: closing at once would make the kernel take the
+        answer back from a client that is still sending.
+        """
+        if self._body is not None:
+            self._body.release()
+            self._body = None
+        if not self.closing:
+            self.transport.write(reply.head() + b"Connection: close\r\n\r\n" + reply.body)
+            self.closing = True
+            self.transport.write_eof()
+
+    # -- ends
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            self.transport.close()
+
+    def abort(self) -> None:
+        self.closing = True
+        self.transport.abort()
+
+    def timed_out(self) -> None:
+        self._refuse(error_reply(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time"))
+
+    def drain(self) -> None:
+        self.draining = True
+        if not self.busy and self._body is None and not self._rest:
+            self.close()
+
+
+def _too_long() -> HttpReply:
+    return error_reply(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head too large")
+
+
+class _Discard:
+    """Reads a refused body to its end, so that the client is there to hear why."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    def feed(self, data: bytes, position: int) -> int:
+        taken = min(self._left, len(data) - position)
+        self._left -= taken
+        return -1 if self._left else position + taken
+
+    def content(self) -> bytes:
+        return b""
+
+    def release(self) -> None:
+        """Nothing is held."""

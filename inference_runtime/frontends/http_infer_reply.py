@@ -1,0 +1,160 @@
+"""Answers to infer over HTTP: prepared where only the tensors differ, encoded where more does."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, Final
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.frontends.http1_connection import Http1Connection
+from inference_runtime.frontends.http1_reply import JSON, STATUS_LINES, Headers, fault_reply
+from inference_runtime.protocol import compression, http_answer
+from inference_runtime.protocol.http_answer import HttpAnswer
+from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
+
+_log = logging.getLogger(__name__)
+
+_REPLIES: Final = 256
+_BINARY: Final = b"application/octet-stream"
+# From here on the tensors are written as they lie instead of being joined to the head.
+_JOIN_BELOW: Final = 262144
+_DEFLATE_INLINE: Final = 65536
+
+
+class PreparedReply:
+    """Everything in front of the tensors: with headers that keep the connection open, and in pieces."""
+
+    __slots__ = ("document", "headers", "size", "whole")
+
+    def __init__(self, headers: bytes, document: bytes, binary_size: int) -> None:
+        self.headers = headers
+        self.document = document
+        self.whole = headers + b"\r\n" + document
+        self.size = len(self.whole) + binary_size
+
+
+class InferReplies:
+    """`done` is what the core calls. `encoding` is the content encoding the client asked for, "" for none."""
+
+    __slots__ = ("_encoding",)
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+
+    def done(self, request: InferRequest, answer: Answer) -> None:
+        """Raises nothing: other requests of the batch come after this one."""
+        connection: Http1Connection = request.context
+        connection.request = None
+        if connection.closing:
+            return
+        try:
+            if isinstance(answer, InferResponse):
+                self._answer(connection, request, answer)
+            else:
+                self._failed(connection, request, answer)
+        except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
+            _log.exception("an answer could not be sent")
+            connection.abort()
+
+    def _answer(
+        self, connection: Http1Connection, request: InferRequest, answer: InferResponse
+    ) -> None:
+        reply = connection.plan.replies.get((answer.head, request.arm))
+        if reply is None or request.id or self._encoding:
+            self._encode(connection, request, answer)
+            return
+        if not connection.plain:
+            start = reply.headers + connection.connection_header() + b"\r\n" + reply.document
+            connection.send((start, *answer.data))
+        elif reply.size < _JOIN_BELOW:
+            whole = b"".join((reply.whole, *answer.data))
+            if len(whole) != reply.size:
+                self._encode(connection, request, answer)
+                return
+            connection.write(whole)
+            connection.sent()
+        elif len(reply.whole) + sum(map(len, answer.data)) == reply.size:
+            connection.write_parts((reply.whole, *answer.data))
+            connection.sent()
+        else:
+            self._encode(connection, request, answer)
+
+    def _encode(
+        self, connection: Http1Connection, request: InferRequest, answer: InferResponse
+    ) -> None:
+        try:
+            encoded = http_answer.encode(request.head, request.id, answer, request.version)
+        except RuntimeFault as fault:
+            self._failed(connection, request, fault)
+            return
+        if self._encoding:
+            self._compress(connection, request, encoded)
+            return
+        size = len(encoded.json) + encoded.binary_size
+        headers = _headers(request, encoded, size)
+        plan = connection.plan
+        if plan.kept and not request.id and http_answer.is_plain(request.head, answer.head):
+            if len(plan.replies) >= _REPLIES:
+                plan.replies.clear()
+            plan.replies[(answer.head, request.arm)] = PreparedReply(
+                headers, encoded.json, encoded.binary_size
+            )
+        start = headers + connection.connection_header() + b"\r\n" + encoded.json
+        if encoded.binary_size < _JOIN_BELOW:
+            connection.send((start, *encoded.binary))
+        else:
+            connection.write_parts((start, *encoded.binary))
+            connection.sent()
+
+    def _compress(
+        self, connection: Http1Connection, request: InferRequest, encoded: HttpAnswer
+    ) -> None:
+        body = b"".join((encoded.json, *encoded.binary))
+        work = partial(compression.deflate, body, self._encoding)
+        if len(body) <= _DEFLATE_INLINE:
+            self._compressed(connection, request, encoded, work())
+            return
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+
+        def finish(done: "asyncio.Future[bytes]") -> None:
+            if not done.cancelled() and not connection.closing:
+                self._compressed(connection, request, encoded, done.result())
+
+        future.add_done_callback(finish)
+
+    def _compressed(
+        self, connection: Http1Connection, request: InferRequest, encoded: HttpAnswer, body: bytes
+    ) -> None:
+        headers = _headers(request, encoded, len(body))
+        headers += b"Content-Encoding: %b\r\n" % self._encoding.encode()
+        connection.send((headers, connection.connection_header(), b"\r\n", body))
+
+    def _failed(
+        self, connection: Http1Connection, request: InferRequest, fault: RuntimeFault
+    ) -> None:
+        connection.reply(fault_reply(fault, _version_headers(request)))
+
+
+def _version_headers(request: InferRequest) -> Headers:
+    version: Any = request.version
+    if version is None:
+        return ()
+    headers = [(b"x-model-version", version.number_text.encode())]
+    if request.arm:
+        headers.append((b"x-rollout-arm", request.arm.encode()))
+    return headers
+
+
+def _headers(request: InferRequest, encoded: HttpAnswer, size: int) -> bytes:
+    """Without the empty line."""
+    lines = [STATUS_LINES[200]]
+    if encoded.json_size:
+        lines.append(
+            b"Content-Type: %b\r\nInference-Header-Content-Length: %d\r\n"
+            % (_BINARY, encoded.json_size)
+        )
+    else:
+        lines.append(b"Content-Type: %b\r\n" % JSON)
+    lines.extend(b"%b: %b\r\n" % header for header in _version_headers(request))
+    lines.append(b"Content-Length: %d\r\n" % size)
+    return b"".join(lines)

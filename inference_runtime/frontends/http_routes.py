@@ -1,0 +1,145 @@
+"""The route table of the HTTP port: method and path → what serves it."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.frontends.http1_connection import Http1Connection, Route
+from inference_runtime.frontends.http1_head import RequestHead1
+from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
+
+Arguments = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """What a handler gets. `arguments` are the variable parts of the path, "" where absent."""
+
+    head: RequestHead1
+    arguments: Arguments
+    body: bytes
+
+
+Handler = Callable[[HttpCall], HttpReply | Awaitable[HttpReply]]
+MakeRoute = Callable[[RequestHead1, Arguments], Route]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`path`: segments; `{v}` takes digits only, any other `{name}` everything but a slash."""
+
+    method: str
+    path: tuple[str, ...]
+    make: MakeRoute
+
+
+class RouteTable:
+    """Paths are matched whole and in order."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def route(self, head: RequestHead1) -> Route:
+        segments = [unquote(segment) for segment in head.path.split("/")[1:]]
+        known_path = False
+        for entry in self._entries:
+            arguments = _match(entry.path, segments)
+            if arguments is None:
+                continue
+            if entry.method == head.method:
+                return entry.make(head, arguments)
+            known_path = True
+        if known_path:
+            return FixedRoute(error_reply(405, "Method Not Allowed"))
+        return FixedRoute(error_reply(404, "Not Found"))
+
+
+def segments(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/")[1:])
+
+
+def _match(pattern: tuple[str, ...], path: Sequence[str]) -> Arguments | None:
+    if len(pattern) != len(path):
+        return None
+    arguments: dict[str, str] = {}
+    for wanted, found in zip(pattern, path, strict=True):
+        if wanted.startswith("{"):
+            if not found or (wanted == "{v}" and not (found.isascii() and found.isdigit())):
+                return None
+            arguments[wanted[1:-1]] = found
+        elif wanted != found:
+            return None
+    return arguments
+
+
+class FixedRoute:
+    """Answers the same whatever the body."""
+
+    __slots__ = ("_reply", "body_limit")
+
+    def __init__(self, reply: HttpReply) -> None:
+        self._reply = reply
+        self.body_limit = 0
+
+    def run(
+        self, connection: Http1Connection, head: RequestHead1, buffer: bytes, start: int, stop: int
+    ) -> None:
+        connection.reply(self._reply)
+
+    def gone(self, connection: Http1Connection) -> None:
+        """Nothing is under way."""
+
+    def too_large(self, size: int) -> HttpReply:
+        return self._reply
+
+
+_tasks: Final[set[asyncio.Task[None]]] = set()  # the loop itself keeps only weak references
+
+
+class HandlerRoute:
+    """Calls a handler, which answers at once or later."""
+
+    __slots__ = ("_arguments", "_handler", "body_limit")
+
+    def __init__(self, handler: Handler, arguments: Arguments, body_limit: int) -> None:
+        self._handler = handler
+        self._arguments = arguments
+        self.body_limit = body_limit
+
+    def run(
+        self, connection: Http1Connection, head: RequestHead1, buffer: bytes, start: int, stop: int
+    ) -> None:
+        try:
+            reply = self._handler(HttpCall(head, self._arguments, buffer[start:stop]))
+        except RuntimeFault as fault:
+            connection.reply(fault_reply(fault))
+            return
+        if inspect.isawaitable(reply):
+            task = asyncio.ensure_future(_later(connection, reply))
+            _tasks.add(task)
+            task.add_done_callback(_tasks.discard)
+        else:
+            connection.reply(reply)
+
+    def gone(self, connection: Http1Connection) -> None:
+        """A load goes on when its client has left: the next one wants to find it done."""
+
+    def too_large(self, size: int) -> HttpReply:
+        return error_reply(
+            HTTPStatus.BAD_REQUEST,
+            f"request JSON size of {size} bytes exceeds the maximum allowed input size of "
+            f"{self.body_limit} bytes. Use --http-max-input-size to increase the limit.",
+        )
+
+
+async def _later(connection: Http1Connection, pending: Awaitable[HttpReply]) -> None:
+    try:
+        reply = await pending
+    except RuntimeFault as fault:
+        reply = fault_reply(fault)
+    connection.reply(reply)

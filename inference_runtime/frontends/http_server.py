@@ -1,0 +1,101 @@
+"""The HTTP front ends: the v2 protocol on one port, metrics on another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.h2_limits import INT32_MAX
+from inference_runtime.frontends.http1_connection import Http1Connection, HttpShared, Route
+from inference_runtime.frontends.http1_head import RequestHead1
+from inference_runtime.frontends.http1_reply import HttpReply
+from inference_runtime.frontends.http1_watch import HttpTimeouts
+from inference_runtime.frontends.http_admin import AdminHandlers
+from inference_runtime.frontends.http_infer import InferService
+from inference_runtime.frontends.http_routes import (
+    Arguments,
+    Entry,
+    Handler,
+    HandlerRoute,
+    HttpCall,
+    MakeRoute,
+    RouteTable,
+    segments,
+)
+from inference_runtime.frontends.http_switchyard import SwitchyardHandlers
+from inference_runtime.frontends.listener import Listener
+from inference_runtime.frontends.memory_budget import MemoryBudget
+
+MAX_INPUT_BYTES = 67108864
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    reuse_port: bool = False
+    max_connections: int = 10_000
+    max_input_bytes: int = MAX_INPUT_BYTES  # --http-max-input-size
+    max_body_bytes: int = (
+        INT32_MAX  # with the binary tensors, which the option above does not bound
+    )
+    unfinished_bytes: int = 4 << 30  # of bodies that have not fully arrived, over all connections
+    timeouts: HttpTimeouts = field(default_factory=HttpTimeouts)
+
+
+async def serve_http(
+    core: CorePort, *, host: str, port: int, options: HttpOptions | None = None
+) -> Listener:
+    """Raises Unavailable when the port can not be had."""
+    chosen = options or HttpOptions()
+    infer = InferService(
+        core, max_input_bytes=chosen.max_input_bytes, max_body_bytes=chosen.max_body_bytes
+    )
+    limit = chosen.max_input_bytes
+    entries = _handlers(AdminHandlers(core).table(), limit)
+    entries += _handlers(SwitchyardHandlers(core).table(), limit)
+    entries += _infer_entries(infer)
+    return await _serve(entries, host, port, chosen)
+
+
+async def serve_metrics(
+    core: CorePort, *, host: str, port: int, options: HttpOptions | None = None
+) -> Listener:
+    """`/metrics` in Prometheus' text form, and nothing else."""
+
+    def metrics(call: HttpCall) -> HttpReply:
+        return HttpReply(core.metrics_text(), content_type=b"text/plain; charset=utf-8")
+
+    table: list[tuple[str, str, Handler]] = [
+        ("GET", "/metrics", metrics),
+        ("GET", "/metrics/", metrics),
+    ]
+    return await _serve(_handlers(table, 0), host, port, options or HttpOptions())
+
+
+async def _serve(entries: list[Entry], host: str, port: int, options: HttpOptions) -> Listener:
+    listener = Listener(options.max_connections)
+    budget = MemoryBudget(options.unfinished_bytes)
+    shared = HttpShared(RouteTable(entries), budget, options.timeouts)
+    await listener.start(
+        lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
+    )
+    return listener
+
+
+def _handlers(rows: Sequence[tuple[str, str, Handler]], body_limit: int) -> list[Entry]:
+    return [
+        Entry(method, segments(path), _handler_route(handler, body_limit))
+        for method, path, handler in rows
+    ]
+
+
+def _handler_route(handler: Handler, body_limit: int) -> MakeRoute:
+    return lambda head, arguments: HandlerRoute(handler, arguments, body_limit)
+
+
+def _infer_entries(infer: InferService) -> list[Entry]:
+    def make(head: RequestHead1, arguments: Arguments) -> Route:
+        return infer.route(arguments["m"], arguments.get("v", ""), head)
+
+    return [
+        Entry("POST", segments("/v2/models/{m}/infer"), make),
+        Entry("POST", segments("/v2/models/{m}/versions/{v}/infer"), make),
+    ]

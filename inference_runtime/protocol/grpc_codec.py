@@ -1,0 +1,221 @@
+"""ModelInferRequest bytes → request head and tensor data, remembering heads by the bytes before the data.
+
+A request's bytes are: fields that make up the head, the id, then the raw tensors. Everything before the
+tensors, without the id, is the key of a *plan*. Only requests whose plan is not known are parsed and
+validated; a hit is as safe, because the head is a function of exactly these bytes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from inference_runtime import pb
+from inference_runtime.errors import InvalidArgument
+from inference_runtime.protocol import grpc_contents, grpc_parameters
+from inference_runtime.protocol.grpc_wire import (
+    HEAD_FIELDS,
+    ID,
+    RAW_INPUT,
+    read_varint,
+    varint,
+)
+from inference_runtime.protocol.http_codec import no_such_region
+from inference_runtime.protocol.memo import Memo
+from inference_runtime.protocol.request_heads import RequestHeads
+from inference_runtime.spec.datatypes import BY_WIRE
+from inference_runtime.spec.messages import Bytes, RequestHead, TensorHead
+
+_PLANS: Final = 4096
+_PLAN_BYTES: Final = 16 << 20
+_KEY_LIMIT: Final = 16384
+# Below this a copy of the bytes is cheaper than a view of them.
+COPY_BELOW: Final = 8192
+
+Split = tuple["InferPlan", str, Sequence[Bytes]]
+
+
+class InferPlan:
+    """A head and how to find its data. `replies` is the front end's: what it wrote for answers to it.
+
+    `prefix` is the request's start when there is no id and all tensors have a fixed size, up to and
+    including the first tensor's length; then `total` is the request's size, and `rest` the
+    (tag with length, its size, data size) of the further tensors. `kept`: later requests will find it.
+    """
+
+    __slots__ = ("head", "kept", "prefix", "prefix_size", "replies", "rest", "size", "total")
+
+    def __init__(self, head: RequestHead) -> None:
+        self.head = head
+        self.kept = False
+        self.replies: dict[Any, Any] = {}
+        self.prefix = b""
+        self.prefix_size = 0
+        self.total = -1
+        self.size = 0
+        self.rest: list[tuple[bytes, int, int]] = []
+
+    def learn(self, key: bytes) -> None:
+        """Prepares the fast way, if the sizes of all tensors follow from their shapes."""
+        self.kept = True
+        sizes = [_data_size(tensor) for tensor in self.head.inputs]
+        if not sizes or -1 in sizes:
+            return
+        marks = [bytes([RAW_INPUT]) + varint(size) for size in sizes]
+        self.prefix = key + marks[0]
+        self.prefix_size = len(self.prefix)
+        self.size = sizes[0]
+        self.rest = [(m, len(m), size) for m, size in zip(marks[1:], sizes[1:], strict=True)]
+        self.total = len(key) + sum(map(len, marks)) + sum(sizes)
+
+
+def _data_size(tensor: TensorHead) -> int:
+    size = BY_WIRE[tensor.datatype].item_size
+    for dim in tensor.shape:
+        size *= dim
+    return size if size > 0 or 0 in tensor.shape else -1
+
+
+class InferDecoder:
+    """One per server; all connections share what was learned."""
+
+    __slots__ = ("_heads", "_plans")
+
+    def __init__(self) -> None:
+        self._plans: Memo[bytes, InferPlan] = Memo(limit_count=_PLANS, limit_bytes=_PLAN_BYTES)
+        self._heads = RequestHeads()
+
+    def decode(self, buffer: bytes, start: int, end: int, hint: InferPlan | None) -> Split:
+        """`buffer[start:end]` is one message; `hint` the plan this client used last. Raises a fault.
+
+        The data may be views of `buffer`.
+        """
+        if hint is not None and hint.total == end - start and buffer.startswith(hint.prefix, start):
+            position = start + hint.prefix_size
+            stop = position + hint.size
+            if hint.size > COPY_BELOW:
+                return self._views(memoryview(buffer), start, end, hint)
+            data: list[Bytes] = [buffer[position:stop]]
+            for mark, mark_size, size in hint.rest:
+                if not buffer.startswith(mark, stop):
+                    return self._lookup(buffer, start, end)
+                position = stop + mark_size
+                stop = position + size
+                data.append(buffer[position:stop])
+            return hint, "", data
+        return self._lookup(buffer, start, end)
+
+    def _views(self, view: memoryview, start: int, end: int, plan: InferPlan) -> Split:
+        position = start + plan.prefix_size
+        stop = position + plan.size
+        data: list[Bytes] = [view[position:stop]]
+        for mark, mark_size, size in plan.rest:
+            if view[stop : stop + mark_size] != mark:
+                return self._lookup(view.obj, start, end)  # type: ignore[arg-type]  # it is `buffer`
+            position = stop + mark_size
+            stop = position + size
+            data.append(view[position:stop])
+        return plan, "", data
+
+    def _lookup(self, buffer: bytes, start: int, end: int) -> Split:
+        layout = _layout(buffer, start, end)
+        if layout is None:
+            return self._parse(buffer[start:end])
+        key, id_, spans = layout
+        plan = self._plans.get(key)
+        if plan is None:
+            split = self._parse(buffer[start:end])
+            if spans and len(key) <= _KEY_LIMIT and len(spans) == len(split[0].head.inputs):
+                plan = split[0]
+                plan.learn(key)
+                self._plans.put(key, plan, 2 * len(key) + 512)
+            return split
+        if len(spans) < len(plan.head.inputs):
+            return self._parse(buffer[start:end])  # which finds the words for it
+        view = memoryview(buffer)
+        wanted = spans[: len(plan.head.inputs)]  # surplus tensors are ignored
+        data = [
+            buffer[first:last] if last - first < COPY_BELOW else view[first:last]
+            for first, last in wanted
+        ]
+        return plan, id_, data
+
+    def _parse(self, message: bytes) -> Split:
+        try:
+            request = pb.ModelInferRequest.FromString(message)
+        except DecodeError as error:
+            raise InvalidArgument("failed to parse the ModelInferRequest message") from error
+        return self.from_message(request)
+
+    def from_message(self, request: pb.ModelInferRequest) -> Split:
+        parameters = grpc_parameters.read_request(request.parameters)
+        data = _data(request)
+        inputs = tuple(
+            TensorHead(entry.name, entry.datatype, tuple(entry.shape)) for entry in request.inputs
+        )
+        outputs = tuple(grpc_parameters.read_output(entry) for entry in request.outputs)
+        target = (request.model_name, request.model_version)
+        return InferPlan(self._heads.head(target, inputs, outputs, parameters)), request.id, data
+
+
+def _layout(buffer: bytes, start: int, end: int) -> tuple[bytes, str, list[tuple[int, int]]] | None:
+    """(head bytes without the id, id, spans of the raw tensors); None: not the usual order of fields."""
+    position = start
+    id_start = id_end = start
+    id_ = ""
+    while position < end and buffer[position] != RAW_INPUT:
+        tag = buffer[position]
+        length, body = read_varint(buffer, position + 1, end)
+        if body < 0 or (tag != ID and tag not in HEAD_FIELDS):
+            return None
+        if tag == ID:
+            if id_end > id_start:
+                return None
+            id_start, id_end = position, body + length
+            try:
+                id_ = buffer[body:id_end].decode()
+            except UnicodeDecodeError:
+                return None
+        position = body + length
+    key = buffer[start:id_start] + buffer[id_end:position]
+    spans: list[tuple[int, int]] = []
+    while position < end:
+        if buffer[position] != RAW_INPUT:
+            return None
+        length, body = read_varint(buffer, position + 1, end)
+        if body < 0:
+            return None
+        position = body + length
+        spans.append((body, position))
+    return key, id_, spans
+
+
+def _data(request: pb.ModelInferRequest) -> list[Bytes]:
+    """Per input one raw tensor, or typed contents when the request has no raw tensor at all."""
+    raw = request.raw_input_contents
+    model = request.model_name
+    data: list[Bytes] = []
+    for index, entry in enumerate(request.inputs):
+        if "shared_memory_region" in entry.parameters:
+            if entry.HasField("contents"):
+                raise InvalidArgument(
+                    "unexpected 'content' provided when using shared memory for input tensor "
+                    f"'{entry.name}' for model '{model}'"
+                )
+            raise no_such_region(entry.parameters["shared_memory_region"].string_param)
+        if entry.datatype not in BY_WIRE:
+            raise InvalidArgument(f"invalid datatype for input {entry.name}")
+        if entry.HasField("contents"):
+            if raw:
+                raise InvalidArgument(
+                    "contents field must not be specified when using raw_input_contents for "
+                    f"'{entry.name}' for model '{model}'"
+                )
+            data.append(grpc_contents.pack(entry, model))
+        elif index < len(raw):
+            data.append(raw[index])
+        else:
+            raise InvalidArgument(
+                f"unable to find data for input tensor '{entry.name}' for model '{model}' in request."
+            )
+    return data
