@@ -26,8 +26,6 @@ JSON_SIZE: Final = "inference-header-content-length"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _INFLATE_INLINE: Final = 16384
 _RAISE_IT: Final = " Use --http-max-input-size to increase the limit."
-_NO__log = logging.getLogger(__name__)
-
 _NO_JSON_SIZE: Final = -1
 
 

@@ -1,4 +1,4 @@
-"""The HTTP front ends: the v2 protocol on one port, metrics on another."""
+"""The HTTP front end: the v2 protocol and our own extension on one port."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,6 @@ from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.http1_connection import Http1Connection, HttpShared, Route
 from inference_runtime.frontends.http1_head import RequestHead1
-from inference_runtime.frontends.http1_reply import HttpReply
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.http_admin import AdminHandlers
 from inference_runtime.frontends.http_infer import InferService
@@ -16,7 +15,6 @@ from inference_runtime.frontends.http_routes import (
     Entry,
     Handler,
     HandlerRoute,
-    HttpCall,
     MakeRoute,
     RouteTable,
     segments,
@@ -49,28 +47,15 @@ async def serve_http(
         core, max_input_bytes=chosen.max_input_bytes, max_body_bytes=chosen.max_body_bytes
     )
     limit = chosen.max_input_bytes
-    entries = _handlers(AdminHandlers(core).table(), limit)
-    entries += _handlers(SwitchyardHandlers(core).table(), limit)
+    entries = handler_entries(AdminHandlers(core).table(), limit)
+    entries += handler_entries(SwitchyardHandlers(core).table(), limit)
     entries += _infer_entries(infer)
-    return await _serve(entries, host, port, chosen)
+    return await serve_entries(entries, host, port, chosen)
 
 
-async def serve_metrics(
-    core: CorePort, *, host: str, port: int, options: HttpOptions | None = None
+async def serve_entries(
+    entries: Sequence[Entry], host: str, port: int, options: HttpOptions
 ) -> Listener:
-    """`/metrics` in Prometheus' text form, and nothing else."""
-
-    def metrics(call: HttpCall) -> HttpReply:
-        return HttpReply(core.metrics_text(), content_type=b"text/plain; charset=utf-8")
-
-    table: list[tuple[str, str, Handler]] = [
-        ("GET", "/metrics", metrics),
-        ("GET", "/metrics/", metrics),
-    ]
-    return await _serve(_handlers(table, 0), host, port, options or HttpOptions())
-
-
-async def _serve(entries: list[Entry], host: str, port: int, options: HttpOptions) -> Listener:
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
     shared = HttpShared(RouteTable(entries), budget, options.timeouts)
@@ -80,7 +65,7 @@ async def _serve(entries: list[Entry], host: str, port: int, options: HttpOption
     return listener
 
 
-def _handlers(rows: Sequence[tuple[str, str, Handler]], body_limit: int) -> list[Entry]:
+def handler_entries(rows: Sequence[tuple[str, str, Handler]], body_limit: int) -> list[Entry]:
     return [
         Entry(method, segments(path), _handler_route(handler, body_limit))
         for method, path, handler in rows
