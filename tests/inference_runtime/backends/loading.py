@@ -1,0 +1,30 @@
+"""Loads one instance of a model the way a server does, without a server."""
+
+from pathlib import Path
+
+from inference_runtime.backends.base import Backend
+from inference_runtime.lifecycle.version_config import (
+    BackendSettings,
+    PreparedVersion,
+    prepare_version,
+)
+from inference_runtime.repository.repository import ModelRepository
+from tests.onnx_models import write_model
+
+
+def prepare(
+    path: Path, model=None, config: str | None = None, settings: BackendSettings | None = None
+) -> PreparedVersion:
+    if model is not None:
+        write_model(path, "m", model, config=config)
+    else:
+        (path / "m" / "1").mkdir(parents=True)
+        (path / "m" / "config.pbtxt").write_text(config or "")
+    polled = ModelRepository([path]).poll("m")
+    return prepare_version(polled, 1, settings or BackendSettings())
+
+
+def start(prepared: PreparedVersion) -> Backend:
+    backend = prepared.factory(prepared.options)
+    backend.load(prepared.artifact, prepared.config, next(prepared.config.instances()))
+    return backend
