@@ -73,16 +73,16 @@ class GpuMonitor:
     def latest(self) -> GpuReading:
         """The last reading; starts a fresh one in the background when it is older than a second."""
         now_ns = self._clock()
-        began_ns = self._began_ns
+        reading, began_ns = self._reading, self._began_ns
         if began_ns:
             if now_ns - began_ns > HANG_NS:
                 seconds = (now_ns - began_ns) // 1_000_000_000
                 note = f"NVML has not answered for {seconds} s; the driver may hang."
-                return GpuReading(self._reading.gpus, note, self._reading.at_ns)
-        elif now_ns - self._reading.at_ns >= MIN_AGE_NS or not self._reading.at_ns:
+                return GpuReading(reading.gpus, note, reading.at_ns)
+        elif now_ns - reading.at_ns >= MIN_AGE_NS or not reading.at_ns:
             self._began_ns = now_ns
             threading.Thread(target=self.read, name="gpu-monitor", daemon=True).start()
-        return self._reading
+        return reading
 
     def read(self) -> GpuReading:
         """Reads now, on the calling thread."""

@@ -1,0 +1,112 @@
+"""An instance and its thread; the group that lends instances out."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from typing import Any
+
+from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.instance import Instance
+from inference_runtime.instances.instance_group import InstanceGroup
+from inference_runtime.instances.runner import BatchRunner
+from tests.inference_runtime.scheduling.stage import (
+    Clients,
+    GatedBackend,
+    fresh_stats,
+    loaded,
+    model_config,
+)
+
+
+class Bench:
+    def __init__(self, backend: Any) -> None:
+        self.config = model_config()
+        self.clients = Clients(self.config)
+        self.finished: list[Execution] = []
+        self.told = asyncio.Event()
+        self.threads: list[int] = []
+        (entry,) = loaded(self.config, backend)
+        self.instance = Instance(
+            entry,
+            runner=BatchRunner(self.config, model_name="batcher", version=1),
+            device=fresh_stats(self.config).device(),
+            loop=asyncio.get_running_loop(),
+        )
+
+    def batch(self) -> Batch:
+        return Batch([self.clients.request(value=5.0)], 1)
+
+    def hear(self, instance: Instance, execution: Execution) -> None:
+        self.threads.append(threading.get_ident())
+        self.finished.append(execution)
+        self.told.set()
+
+
+async def test_tells_the_event_loop_when_a_batch_is_done():
+    backend = GatedBackend()
+    bench = Bench(backend)
+    batch = bench.batch()
+    bench.instance.run_in_thread(batch, bench.hear)
+    await asyncio.wait_for(bench.told.wait(), 10)
+    assert bench.finished[0].batch is batch
+    assert bench.threads == [threading.get_ident()]
+    assert backend.threads != {threading.get_ident()}
+    await bench.instance.stop()
+
+
+async def test_makes_no_thread_for_batches_that_run_inline():
+    bench = Bench(GatedBackend())
+    before = threading.active_count()
+    execution = bench.instance.run(bench.batch())
+    assert not execution.faulty
+    assert threading.active_count() == before
+    await bench.instance.stop()
+
+
+async def test_stopping_finishes_the_batch_in_hand_and_ends_the_thread():
+    backend = GatedBackend(open_=False)
+    bench = Bench(backend)
+    bench.instance.run_in_thread(bench.batch(), bench.hear)
+    stopping = asyncio.create_task(bench.instance.stop())
+    await asyncio.sleep(0.01)
+    assert not stopping.done()
+    backend.gate.set()
+    await asyncio.wait_for(stopping, 10)
+    assert len(bench.finished) == 1
+    await bench.instance.stop()
+
+
+async def test_an_idle_thread_keeps_no_batch_alive():
+    class Tensor:
+        pass
+
+    bench = Bench(GatedBackend())
+    batch = bench.batch()
+    tensor = Tensor()
+    batch.requests[0].context = tensor
+    alive = weakref.ref(tensor)
+    bench.instance.run_in_thread(batch, bench.hear)
+    await asyncio.wait_for(bench.told.wait(), 10)
+    bench.finished.clear()
+    del batch, tensor
+    for _ in range(100):
+        gc.collect()
+        if alive() is None:
+            break
+        await asyncio.sleep(0.01)
+    assert alive() is None
+    await bench.instance.stop()
+
+
+async def test_a_group_lends_the_instance_that_finished_last():
+    bench = Bench(GatedBackend())
+    other = Bench(GatedBackend())
+    group = InstanceGroup([bench.instance, other.instance])
+    assert (group.size, group.busy, group.available) == (2, 0, True)
+    first, second = group.acquire(), group.acquire()
+    assert (group.busy, group.available) == (2, False)
+    group.release(second)
+    group.release(first)
+    assert group.acquire() is first
+    await group.stop()
