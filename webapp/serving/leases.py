@@ -17,7 +17,6 @@ from datetime import timedelta
 from django.db import DatabaseError, IntegrityError, connections, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from webapp.serving.models import WorkLease
 
@@ -51,7 +50,7 @@ class Lease:
     def take(self) -> bool:
         free = Q(until__lt=Now()) | Q(holder="")
         if WorkLease.objects.filter(free, name=self.name).update(
-            holder=self.holder, until=timezone.now() + LEASE
+            holder=self.holder, until=Now() + LEASE
         ):
             return True
         if WorkLease.objects.filter(name=self.name).exists():
@@ -59,7 +58,7 @@ class Lease:
         try:
             with transaction.atomic():
                 WorkLease.objects.create(
-                    name=self.name, holder=self.holder, until=timezone.now() + LEASE
+                    name=self.name, holder=self.holder, until=Now() + LEASE
                 )
         except IntegrityError:
             return False
@@ -78,7 +77,7 @@ class Lease:
     def _renew(self) -> None:
         try:
             renewed = WorkLease.objects.filter(name=self.name, holder=self.holder).update(
-                until=timezone.now() + LEASE
+                until=Now() + LEASE
             )
         except DatabaseError as error:
             logger.warning("lease %s not renewed: %s", self.name, error)

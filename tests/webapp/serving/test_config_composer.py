@@ -143,27 +143,40 @@ def test_a_hand_written_config_without_batching_stays_so():
 
 
 def test_problems_name_the_field():
-    assert "no free first dimension" in problems(FIXED, ServingValues(max_batch_size=8))[
-        "max_batch_size"
-    ]
-    assert "more than the largest batch, 8" in problems(
-        BATCHABLE, ServingValues(max_batch_size=8, preferred_batch_sizes=(4, 9))
-    )["preferred_batch_sizes"]
+    assert (
+        "no free first dimension"
+        in problems(FIXED, ServingValues(max_batch_size=8))["max_batch_size"]
+    )
+    assert (
+        "more than the largest batch, 8"
+        in problems(BATCHABLE, ServingValues(max_batch_size=8, preferred_batch_sizes=(4, 9)))[
+            "preferred_batch_sizes"
+        ]
+    )
     off = problems(BATCHABLE, ServingValues(dynamic_batching=False, max_queue_size=1))
     assert "switched off" in off["max_queue_size"]
-    assert "does not batch" in problems(FIXED, ServingValues(max_queue_delay_microseconds=1))[
-        "max_queue_delay_microseconds"
-    ]
-    assert "own scheduler" in problems(
-        with_config("sequence_batching {}"), ServingValues(max_queue_size=1)
-    )["max_queue_size"]
+    assert (
+        "does not batch"
+        in problems(FIXED, ServingValues(max_queue_delay_microseconds=1))[
+            "max_queue_delay_microseconds"
+        ]
+    )
+    assert (
+        "own scheduler"
+        in problems(with_config("sequence_batching {}"), ServingValues(max_queue_size=1))[
+            "max_queue_size"
+        ]
+    )
 
 
 def test_an_uploaded_config_that_cannot_be_read_is_a_problem_of_the_config():
     assert "can not be read" in problems(with_config("max_batch_size: what"), None)["config"]
-    assert "<= max batch size" in problems(
-        with_config("max_batch_size: 2 dynamic_batching { preferred_batch_size: 4 }"), None
-    )["config"]
+    assert (
+        "<= max batch size"
+        in problems(
+            with_config("max_batch_size: 2 dynamic_batching { preferred_batch_size: 4 }"), None
+        )["config"]
+    )
 
 
 def test_a_fixed_first_dimension_in_the_config_cannot_become_a_batch():
@@ -171,9 +184,10 @@ def test_a_fixed_first_dimension_in_the_config_cannot_become_a_batch():
         "input [ { name: 'x' data_type: TYPE_FP32 dims: [ 1, 784 ] } ] "
         "output [ { name: 'y' data_type: TYPE_FP32 dims: [ 1, 10 ] } ]"
     )
-    assert "fixed first dimension" in problems(
-        with_config(ports), ServingValues(max_batch_size=8)
-    )["max_batch_size"]
+    assert (
+        "fixed first dimension"
+        in problems(with_config(ports), ServingValues(max_batch_size=8))["max_batch_size"]
+    )
 
 
 def test_first_values_are_what_the_uploaded_config_says():

@@ -2,22 +2,16 @@
 
 import pytest
 
-from tests.webapp.serving.conftest import Yard
+from tests.webapp.serving.steps import deploy, split, two_versions
 from webapp.audit.models import AuditEvent
 from webapp.catalog.choices import Stage, VersionState
 from webapp.catalog.selectors import stage_version
 from webapp.core.errors import Conflict, PermissionRefused
+from webapp.jobs.services import job_cancel
 from webapp.serving.choices import DeploymentState
 from webapp.serving.models import LoadedConfig
 from webapp.serving.selectors import config_in_force, traffic_state, traffic_table
-from webapp.serving.services import deployment_request, traffic_set
-
-
-def deploy(yard: Yard, version, **more):
-    job = deployment_request(version=version, actor=yard.world.olga, **more)
-    yard.work()
-    job.refresh_from_db()
-    return job
+from webapp.serving.services import deployment_request
 
 
 def test_the_first_version_gets_all_traffic_and_production(yard):
@@ -151,17 +145,8 @@ def test_a_viewer_may_not_deploy(yard):
 
 
 def test_a_canary_on_trial_keeps_its_traffic(yard):
-    deploy(yard, yard.publish(1))
-    deploy(yard, yard.publish(2))
-    traffic_set(
-        model=yard.model,
-        arms=[
-            {"version": 1, "role": "stable", "weight": 0.9},
-            {"version": 2, "role": "canary", "weight": 0.1},
-        ],
-        actor=yard.world.olga,
-        reason="test",
-    )
+    two_versions(yard)
+    split(yard, 0.1)
     with pytest.raises(Conflict, match="on trial"):
         deployment_request(version=yard.publish(3), actor=yard.world.olga, traffic="all")
 
@@ -178,8 +163,6 @@ def test_a_deploy_is_audited_with_before_and_after(yard):
 
 
 def test_a_cancelled_deploy_is_given_up(yard):
-    from webapp.jobs.services import job_cancel
-
     version = yard.publish(1)
     job = deployment_request(version=version, actor=yard.world.olga)
     job_cancel(job=job, actor=yard.world.olga)
