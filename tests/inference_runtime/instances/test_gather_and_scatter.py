@@ -1,6 +1,7 @@
 """Whatever is joined comes apart again: bytes of requests → arrays → bytes of answers."""
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,15 @@ TYPES = {row.wire: row for row in DATATYPES}
 
 
 class Echo:
-    """Remembers the arrays it got and gives them back; with `swap` as if they were made anew."""
+    """Remembers the arrays it got and gives them back."""
 
     def __init__(self) -> None:
         self.inputs: list[Any] = []
         self.asked: list[str] = []
+
+    def load(self, *_: Any) -> None: ...
+
+    def unload(self) -> None: ...
 
     def execute(self, inputs: Any, outputs: Any) -> Any:
         self.inputs = list(inputs)
@@ -54,7 +59,7 @@ def config_of(*ports: tuple[str, str], max_batch_size: int = 8, more: str = "") 
 
 
 def request_of(
-    config: ModelConfig, shapes: list[tuple[int, ...]], data: list[Any], **options: Any
+    config: ModelConfig, shapes: Sequence[tuple[int, ...]], data: list[Any], **options: Any
 ) -> InferRequest:
     order = options.get("order", range(len(shapes)))
     head = RequestHead(
@@ -215,8 +220,8 @@ def test_answers_of_one_shape_share_their_head():
     config = config_of(("FP32", "dims: 1"))
     runner = BatchRunner(config, model_name="echo", version=7)
     requests = [request_of(config, [(1, 1)], [bytes(4)]) for _ in range(3)]
-    first = responses(runner.run(Echo(), Batch(requests, 3)))  # type: ignore[arg-type]
-    (second,) = responses(runner.run(Echo(), Batch(requests[:1], 1)))  # type: ignore[arg-type]
+    first = responses(runner.run(Echo(), Batch(requests, 3)))
+    (second,) = responses(runner.run(Echo(), Batch(requests[:1], 1)))
     assert {id(answer.head) for answer in first} == {id(second.head)}
 
 
@@ -226,17 +231,18 @@ def test_endless_shapes_do_not_fill_the_memory_with_heads():
     heads = set()
     for length in range(3000):
         request = request_of(config, [(1, length)], [bytes(length)])
-        (answer,) = responses(runner.run(Echo(), Batch([request], 1)))  # type: ignore[arg-type]
+        (answer,) = responses(runner.run(Echo(), Batch([request], 1)))
         heads.add(answer.head)
         assert answer.head.outputs[0].shape == (1, length)
     assert len(heads) == 3000
 
 
-class Wrong:
+class Wrong(Echo):
     def __init__(self, *outputs: Any) -> None:
+        super().__init__()
         self.outputs = outputs
 
-    def execute(self, *_: Any) -> Any:
+    def execute(self, inputs: Any, outputs: Any) -> Any:
         return list(self.outputs)
 
 

@@ -26,7 +26,7 @@ PLACES = ("inline", "thread", "auto")
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+def run(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
@@ -282,7 +282,7 @@ def test_the_queue_delay_is_kept_to_a_fraction_of_a_millisecond(run):
             place="inline",
             batching="preferred_batch_size: 8 max_queue_delay_microseconds: 3000",
         )
-        waits = []
+        waits: list[int] = []
         for _ in range(20):
             (request,) = stage.send(1)
             await stage.answered(len(waits) + 1)
