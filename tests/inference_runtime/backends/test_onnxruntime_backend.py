@@ -90,7 +90,7 @@ def test_missing_broken_and_unknown_are_load_errors_with_orts_code(tmp_path):
     with pytest.raises(Unavailable, match=r"unable to find '.*model.onnx' for model instance 'm'"):
         prepare(tmp_path / "a", config=config)
     (tmp_path / "a/m/1/model.onnx").write_bytes(b"no model")
-    with pytest.raises(Internal, match="onnx runtime error 7: .*Protobuf parsing failed"):
+    with pytest.raises(Internal, match=r"onnx runtime error 7: .*Protobuf parsing failed"):
         prepare_again(tmp_path / "a")
     node = helper.make_node("FooBar", ["x"], ["y"])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
@@ -181,7 +181,9 @@ def test_settings_that_mean_nothing_are_refused(text, problem):
 
 
 def test_a_provider_that_is_not_there_is_no_silent_fallback(tmp_path):
-    config = 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }'
+    config = (
+        'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }'
+    )
     with pytest.raises(Unavailable, match="OpenVINOExecutionProvider is not part of the installed"):
         prepare(tmp_path, add_sub(), config)
 

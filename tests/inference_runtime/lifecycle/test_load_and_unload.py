@@ -31,7 +31,9 @@ async def test_nothing_is_loaded_until_asked_for(tmp_path):
         await world.unload("m")
         await eventually(lambda: world.states("m") == {"1": ("UNAVAILABLE", "unloaded")})
         assert world.core.ready()
-        with pytest.raises(NotFound, match="Request for unknown model: 'm' has no available versions"):
+        with pytest.raises(
+            NotFound, match="Request for unknown model: 'm' has no available versions"
+        ):
             await answer_of(world)
         with pytest.raises(Unavailable, match="version 1 is not at ready state"):
             await answer_of(world, "1")
@@ -109,7 +111,9 @@ async def test_a_reload_that_fails_leaves_what_served(tmp_path):
         assert await answer_of(world) == 1
         assert world.states("m") == {"1": ("READY", "")}
         (tmp_path / "m/config.pbtxt").write_text("max_batch_size: nonsense")
-        with pytest.raises(Internal, match="failed to load 'm', failed to poll from model repository"):
+        with pytest.raises(
+            Internal, match="failed to load 'm', failed to poll from model repository"
+        ):
             await world.load("m")
         assert await answer_of(world) == 1
         write_model(tmp_path, "m", add_constant(5), config="")

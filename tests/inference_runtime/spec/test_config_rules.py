@@ -150,7 +150,12 @@ def test_dynamic_batching_rules(batching, message):
 @pytest.mark.parametrize(
     ("group", "gpus", "support", "message"),
     [
-        ("kind: KIND_CPU gpus: [0]", (0,), True, "has kind KIND_CPU but specifies one or more GPUs"),
+        (
+            "kind: KIND_CPU gpus: [0]",
+            (0,),
+            True,
+            "has kind KIND_CPU but specifies one or more GPUs",
+        ),
         (
             "kind: KIND_MODEL gpus: [0]",
             (0,),

@@ -1,0 +1,232 @@
+"""Which version answers a request, and how a table splits what names none."""
+
+import asyncio
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from inference_runtime.errors import (
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    RuntimeFault,
+    Unavailable,
+)
+from inference_runtime.spec.traffic import bucket_of
+from tests.inference_runtime.core_world import core_world, data_of, eventually, head_of
+from tests.onnx_models import add_constant, add_sub, failing, write_model
+
+ALL = "version_policy { all { } }"
+ZERO = {"INPUT0": np.zeros((1, 4), np.float32)}
+HEAD, DATA = head_of("m", ZERO), data_of(ZERO)
+
+
+def write_versions(path, *versions, name="m"):
+    for version in versions:
+        write_model(path, name, add_constant(version), version=version, config=ALL)
+
+
+def table(generation=1, *, canary=0.1, **more):
+    arms = [
+        {"model": "m", "version": 1, "role": "stable", "weight": round(1 - canary, 4)},
+        {"model": "m", "version": 2, "role": "canary", "weight": canary},
+    ]
+    return {"model": "m", "generation": generation, "salt": "salt", "arms": arms, **more}
+
+
+async def routed(world, count=1, head=HEAD, **more):
+    """(arm, version, generation) of requests that were all answered."""
+    pairs = [world.submit(head, DATA, **more) for _ in range(count)]
+    answers = await asyncio.gather(*(future for _, future in pairs))
+    assert not [answer for answer in answers if isinstance(answer, RuntimeFault)]
+    return [(r.arm, r.version.number, r.generation) for r, _ in pairs]
+
+
+async def test_without_a_table_the_highest_version_answers(tmp_path):
+    write_versions(tmp_path, 1, 2)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        assert await routed(world) == [("default", 2, 0)]
+        assert await routed(world, head=head_of("m", ZERO, "1")) == [("", 1, 0)]
+
+
+async def test_shares_are_those_of_the_table(tmp_path):
+    write_versions(tmp_path, 1, 2, 3)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        applied = world.core.traffic_put("m", table(3, canary=0.1))
+        assert applied["generation"] == 3
+        counts = Counter(await routed(world, 4000))
+        assert set(counts) == {("stable", 1, 3), ("canary", 2, 3)}
+        assert 300 < counts["canary", 2, 3] < 500
+        world.core.traffic_put("m", table(4, canary=0.0))
+        assert set(await routed(world, 500)) == {("stable", 1, 4)}
+        world.core.traffic_put("m", table(5, canary=1.0))
+        assert set(await routed(world, 500)) == {("canary", 2, 5)}
+        assert await routed(world, head=head_of("m", ZERO, "3")) == [("", 3, 0)]
+        world.core.traffic_delete("m")
+        assert await routed(world) == [("default", 3, 0)]
+
+
+async def test_a_unit_stays_on_its_arm(tmp_path):
+    write_versions(tmp_path, 1, 2)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        assert world.core.unit_header("m") == ""
+        world.core.traffic_put("m", table(canary=0.3, unit_header="X-User"))
+        assert world.core.unit_header("m") == "x-user"
+        assert world.core.unit_header("unknown") == ""
+        for number in range(200):
+            unit = f"user-{number}"
+            arms = {arm for arm, _, _ in await routed(world, 3, traffic_unit=unit)}
+            expected = "canary" if bucket_of("salt", unit) < 3000 else "stable"
+            assert arms == {expected}
+
+
+async def test_an_arm_that_is_not_ready_falls_to_one_that_is(tmp_path):
+    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, name="other")
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        await world.load("other")
+        world.core.traffic_put("m", table(canary=0.5))
+        (tmp_path / "m/config.pbtxt").write_text("version_policy { specific { versions: [1] } }")
+        await world.load("m")
+        assert set(await routed(world, 50)) == {("stable", 1, 1)}
+        assert world.core.traffic_table("m")["fallbacks"] > 0
+        await world.unload("m")
+        with pytest.raises(Unavailable, match="no version in the traffic table of model 'm' is"):
+            await world.ask("m", **ZERO)
+        await world.load("m", config='{"version_policy": {"all": {}}}')
+        assert len(set(await routed(world, 100))) == 2
+
+
+async def test_an_arm_may_be_another_repository_model(tmp_path):
+    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 7, name="m--fast")
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        await world.load("m--fast")
+        arms = [{"model": "m--fast", "version": 7, "role": "canary", "weight": 1.0}]
+        world.core.traffic_put("m", {"generation": 1, "salt": "", "arms": arms})
+        assert float((await world.ask("m", **ZERO))["OUTPUT0"][0, 0]) == 7
+
+
+async def test_generations_only_go_up(tmp_path):
+    write_versions(tmp_path, 1, 2)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        core = world.core
+        core.traffic_put("m", table(5))
+        assert core.traffic_put("m", table(5))["generation"] == 5
+        for late in (table(4), table(5, canary=0.2)):
+            with pytest.raises(Conflict):
+                core.traffic_put("m", late)
+        with pytest.raises(Conflict):
+            core.traffic_delete("m", 4)
+        assert core.traffic_table("m")["arms"][1]["weight"] == 0.1
+        core.traffic_delete("m", 6)
+        core.traffic_delete("m", 6)
+        with pytest.raises(NotFound):
+            core.traffic_table("m")
+        with pytest.raises(Conflict, match="was deleted at generation 6"):
+            core.traffic_put("m", table(6))
+        core.traffic_put("m", table(7))
+        assert [found["generation"] for found in core.traffic_tables()] == [7]
+
+
+async def test_a_version_gets_no_traffic_before_it_is_ready(tmp_path):
+    write_versions(tmp_path, 1)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        with pytest.raises(InvalidArgument, match="version 2 of model 'm' is not ready"):
+            world.core.traffic_put("m", table())
+        world.core.traffic_put("m", table(canary=0.0))
+        with pytest.raises(InvalidArgument, match="must sum to 1"):
+            world.core.traffic_put("m", {**table(2), "arms": table()["arms"][:1]})
+
+
+async def test_tables_outlive_the_process(tmp_path):
+    repository, state = tmp_path / "repository", tmp_path / "state"
+    write_versions(repository, 1, 2)
+    async with core_world(repository, state=state) as world:
+        await world.load("m")
+        world.core.traffic_put("m", table(9, canary=0.25, unit_header="x-user"))
+    async with core_world(repository, state=state) as world:
+        restored = world.core.traffic_table("m")
+        assert restored["generation"] == 9
+        assert restored["arms"][1]["weight"] == 0.25
+        assert world.core.unit_header("m") == "x-user"
+        assert await routed(world, 1, traffic_unit="u")
+        world.core.traffic_delete("m", 10)
+    async with core_world(repository, state=state) as world:
+        assert world.core.traffic_tables() == []
+        with pytest.raises(Conflict):
+            world.core.traffic_put("m", table(10))
+
+
+async def test_every_answer_during_a_change_is_from_a_version_that_was_configured(tmp_path):
+    write_versions(tmp_path, 1, 2)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        world.core.traffic_put("m", table(1, canary=0.0))
+        seen = []
+        done = asyncio.Event()
+
+        async def stream():
+            while not done.is_set():
+                seen.extend(await routed(world))
+
+        streams = [asyncio.create_task(stream()) for _ in range(4)]
+        for generation, share in ((2, 0.1), (3, 0.5), (4, 1.0), (5, 0.0)):
+            world.core.traffic_put("m", table(generation, canary=share))
+            await eventually(lambda wanted=generation: seen and seen[-1][2] == wanted)
+        done.set()
+        await asyncio.gather(*streams)
+        assert {arm for arm, _, generation in seen if generation in (1, 5)} == {"stable"}
+        assert {arm for arm, _, generation in seen if generation == 4} == {"canary"}
+
+
+async def test_refusals_are_counted_once_with_a_reason(tmp_path):
+    write_model(tmp_path, "m", add_sub())
+    write_model(tmp_path, "f", failing())
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        await world.load("f")
+        with pytest.raises(InvalidArgument):
+            await world.ask(
+                "m", INPUT0=np.zeros((1, 8), np.int32), INPUT1=np.zeros((1, 8), np.int32)
+            )
+        with pytest.raises(RuntimeFault, match="onnx runtime error 2"):
+            await world.ask("f", INDEX=np.array([[77]], np.int64))
+        with pytest.raises(NotFound):
+            await world.ask("unknown", INPUT0=np.zeros((1, 8), np.int32))
+        models = {entry["model"]: entry for entry in world.core.switchyard_statistics()["models"]}
+        (default,) = models["m"]["arms"]
+        assert (default["arm"], default["client_faults"], default["requests"]) == ("default", 1, 1)
+        (default,) = models["f"]["arms"]
+        assert (default["failures"], default["requests"]) == (1, 1)
+        assert models["m"]["state"] == "READY"
+        assert b"nv_inference_request_success" in world.core.metrics_text()
+
+
+async def test_a_waiting_request_can_be_cancelled_and_an_unrouted_one_too(tmp_path):
+    write_versions(tmp_path, 1)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        request, future = world.submit(HEAD, DATA)
+        world.core.cancel(request)
+        assert isinstance(await future, RuntimeFault)
+        request, future = world.submit(head_of("unknown", ZERO), DATA)
+        world.core.cancel(request)
+        assert isinstance(await future, NotFound)
+
+
+async def test_heads_are_remembered_within_bounds(tmp_path):
+    write_versions(tmp_path, 1)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        for _ in range(3000):
+            await world.ask("m", **ZERO)
+        assert len(world.registry.serving("m")[1].plans) <= 2048
