@@ -120,7 +120,8 @@ def _do(action: Action, reason: str) -> _Outcome:
 
 def _initializing(snapshot: Snapshot, _: Judgement) -> _Outcome:
     if snapshot.canary is CanaryHealth.AVAILABLE:
-        return _do(Action.BEGIN, "The canary is loaded.")
+        first = Action.PROMOTE if snapshot.plan.last_step == 0 else Action.BEGIN
+        return _do(first, "The canary is loaded.")
     if snapshot.canary is CanaryHealth.FAILED:
         return _do(
             Action.ROLL_BACK,

@@ -52,6 +52,10 @@ class Evidence:
         """Sample counts begin anew with each step; the sequential tests go on."""
         return replace(self, step=Arms(), assignments=Assignments(), windows=())
 
+    def recounted(self) -> "Evidence":
+        """Only the split and the windows begin anew."""
+        return replace(self, assignments=Assignments(), windows=())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "log_l": {guardrail.value: list(values) for guardrail, values in self.log_l.items()},

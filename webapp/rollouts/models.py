@@ -36,9 +36,7 @@ class Rollout(TimestampedModel):
     )
     step = models.PositiveIntegerField(default=0)  # index into `steps`
     weight = models.FloatField(default=0.0)  # the canary's configured share now
-    verdict = models.CharField(
-        max_length=12, choices=Verdict.choices, default=Verdict.WAITING
-    )
+    verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.WAITING)
     reason = models.CharField(max_length=500, blank=True)  # why it is where it is
     row_version = models.PositiveIntegerField(default=1)
 

@@ -94,10 +94,11 @@ def test_without_versions_it_still_draws():
 
 
 def test_a_version_kept_warm_stands_on_a_siding_the_switch_does_not_lead_to():
-    arms = (Arm("v12", "stable", 1.0, 1.0), Arm("v11", "idle", lamp="idle", lamp_word="kept warm"))
+    arms = (Arm("v12", "stable", 1.0, 1.0), Arm("v11", "idle", lamp_word="loaded, standing by"))
     html = large_svg(Diagram("resnet50", arms))
     assert "track-switch" not in html
-    assert "no traffic" in html
+    assert "v11 no traffic" in html
+    assert "loaded, standing by" in html
 
 
 def test_shadow_traffic_has_its_own_track():
