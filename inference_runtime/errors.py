@@ -4,7 +4,7 @@ RuntimeFault
 ├── InvalidArgument    the request or config cannot be meant
 ├── NotFound           no such model, version, route
 ├── AlreadyExists
-├── Conflict           a newer state is in place (HTTP 409: traffic tables only)
+│   └── Conflict       a newer traffic table is in force (HTTP 409)
 ├── Unavailable        not ready, draining, queue full: try again
 ├── DeadlineExceeded   waited longer than allowed
 ├── Cancelled          the caller went away
@@ -24,7 +24,6 @@ class FaultCode(enum.Enum):
     UNAVAILABLE = "unavailable"
     UNSUPPORTED = "unsupported"
     ALREADY_EXISTS = "already_exists"
-    CONFLICT = "conflict"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
     DENIED = "denied"
@@ -69,9 +68,8 @@ class AlreadyExists(RuntimeFault):
     reason = FailureReason.CLIENT
 
 
-class Conflict(RuntimeFault):
-    code = FaultCode.CONFLICT
-    reason = FailureReason.CLIENT
+class Conflict(AlreadyExists):
+    pass
 
 
 class Unavailable(RuntimeFault):
