@@ -1,0 +1,57 @@
+"""One runtime for a file of tests, with a repository of small models; and clients of every kind."""
+
+import pytest
+
+from inference_runtime.spec.datatypes import config_name
+from tests.conformance.runtime_process import runtime
+from tests.onnx_models import (
+    ONNX_TYPES,
+    add_constant,
+    add_sub,
+    failing,
+    identity,
+    mlp,
+    write_model,
+)
+
+LABELS = "\n".join(f"label{number}" for number in range(10))
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    path = tmp_path_factory.mktemp("repository")
+    write_model(path, "simple", add_sub(), config="max_batch_size: 8")
+    write_model(path, "failing", failing())
+    mlp_directory = write_model(
+        path,
+        "mlp",
+        mlp(),
+        config='output { name: "y" data_type: TYPE_FP32 dims: [10] label_filename: "labels.txt" }',
+    )
+    (mlp_directory / "labels.txt").write_text(LABELS)
+    for version in (1, 2, 3):
+        write_model(
+            path,
+            "versions",
+            add_constant(version),
+            version=version,
+            config="version_policy { all { } }",
+        )
+    for datatype in ONNX_TYPES:
+        write_model(path, f"identity_{datatype}", identity(datatype))
+        write_model(path, f"scalar_{datatype}", identity(datatype, (), batching=False))
+        # Listed inputs and outputs keep a model from batching although its first dimension is free.
+        ports = " ".join(
+            f'{kind} {{ name: "{name}" data_type: {config_name(datatype)} dims: [-1, -1] }}'
+            for kind, name in (("input", "INPUT0"), ("output", "OUTPUT0"))
+        )
+        whole = identity(datatype, ("a", "b"), batching=False)
+        write_model(path, f"whole_{datatype}", whole, config=ports)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(repository, tmp_path_factory):
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    with runtime(repository, log, "--load-model=*") as running:
+        yield running
