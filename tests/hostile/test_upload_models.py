@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_models
+from tests.webapp.catalog.endless import endless_model
 from tests.webapp.catalog.publishing import Publishing, checks_by_name, onnx_bytes, zip_of
 
 MODEL = onnx_bytes(onnx_models.mlp())
@@ -209,31 +210,7 @@ def test_a_model_that_needs_too_much_memory_is_refused(publishing: Publishing, s
 
 def test_a_model_that_never_ends_is_stopped(publishing: Publishing, settings) -> None:
     settings.CHECK_SECONDS = 4
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["keep"], ["keep_out"]),
-            helper.make_node("Identity", ["s"], ["s_out"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("keep", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("s", TensorProto.FLOAT, [1]),
-        ],
-        [
-            helper.make_tensor_value_info("keep_out", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("s_out", TensorProto.FLOAT, [1]),
-        ],
-    )
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["", "go", "x"], ["y"], body=body)],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
-        [numpy_helper.from_array(np.array(True), "go")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    version = publishing.upload("m", onnx_bytes(model))
+    version = publishing.upload("m", endless_model())
 
     publishing.assert_rejected(version, "smoke", "SWITCHYARD_CHECK_SECONDS")
 

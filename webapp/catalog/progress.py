@@ -22,12 +22,14 @@ class Progress:
         self._version = version
         self._recheck = recheck
         self._next_ns = 0
+        self._written: tuple[int, str] = (0, "")
 
     def update(self, findings: Findings) -> None:
         now_ns = time.monotonic_ns()
-        if now_ns < self._next_ns or not findings.running:
+        news = (len(findings.checks), findings.running)
+        if now_ns < self._next_ns or news == self._written or not findings.running:
             return
-        self._next_ns = now_ns + _INTERVAL_NS
+        self._next_ns, self._written = now_ns + _INTERVAL_NS, news
         done = len(findings.checks) / len(CHECK_NAMES)
         if not job_heartbeat(
             claim=self._claim, progress=done, phase=f"checking: {TITLES[findings.running]}"

@@ -53,7 +53,7 @@ def inspect_in_child(
     progressed: Callable[[Findings], None],
     should_stop: Callable[[], bool],
 ) -> Findings:
-    """Blocks until the child ends. `progressed` is called after every event that changes a check."""
+    """Blocks until the child ends. `progressed` is called several times a second, changed or not."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-s", "-m", "webapp.catalog.sandbox_child", str(work)],
         stdin=subprocess.PIPE,
@@ -124,8 +124,9 @@ class _Watch:
                     block = os.read(key.fd, _READ_BYTES)
                     if not block:
                         ready.unregister(key.fileobj)
-                    elif key.data(block):
-                        progressed(self.findings)
+                    else:
+                        key.data(block)
+                progressed(self.findings)
                 if should_stop():
                     return False
                 if time.monotonic() > self._deadline:
@@ -143,19 +144,17 @@ class _Watch:
                 return
             time.sleep(0.01)
 
-    def _take_errors(self, block: bytes) -> bool:
+    def _take_errors(self, block: bytes) -> None:
         self.errors = (self.errors + block)[-_KEPT_ERROR_BYTES:]
-        return False
 
-    def _take_events(self, block: bytes) -> bool:
+    def _take_events(self, block: bytes) -> None:
         self._received += len(block)
         if self._received > _MOST_EVENT_BYTES:
             _kill(self._child)
-            return False
+            return
         *lines, self._pending = (self._pending + block).split(b"\n")
         for line in lines:
             self._take(line)
-        return bool(lines)
 
     def _take(self, line: bytes) -> None:
         """The child may be in hostile hands by now: believe shapes only after looking."""

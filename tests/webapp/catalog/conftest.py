@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.webapp.catalog.publishing import Publishing, folder_settings
+from tests.webapp.catalog.publishing import Publishing, point_settings_at
 from tests.world import World
 
 
 @pytest.fixture
 def home(tmp_path: Path, settings: Any) -> Path:
     """SWITCHYARD_HOME of this test."""
-    folder_settings(settings, tmp_path)
+    point_settings_at(settings, tmp_path)
     return tmp_path
 
 

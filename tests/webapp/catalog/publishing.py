@@ -16,14 +16,14 @@ from webapp.catalog.services import version_inspect
 from workers.base import run_job
 
 
-def folder_settings(settings, root: Path) -> None:
+def point_settings_at(settings, root: Path) -> None:
     settings.HOME = root
     settings.REPOSITORY_DIR = root / "repository"
     settings.UPLOAD_DIR = root / "uploads"
     settings.QUARANTINE_DIR = root / "quarantine"
     settings.STAGING_DIR = root / "staging"
     settings.FILE_UPLOAD_TEMP_DIR = root / "incoming"
-    settings.FILE_UPLOAD_TEMP_DIR.mkdir()
+    settings.FILE_UPLOAD_TEMP_DIR.mkdir(exist_ok=True)
 
 
 @dataclass

@@ -28,9 +28,9 @@ class ModelList(ApiView):
     write_action = Action.MANAGE_MODELS
 
     def get(self, request: Request) -> Response:
-        """All models by name. `?name=res` keeps those whose name holds the text."""
+        """All models by name. `?search=res` keeps those whose name holds the text."""
         rows = model_list()
-        if text := request.query_params.get("name"):
+        if text := request.query_params.get("search"):
             rows = rows.filter(name__icontains=text)
         rows = ordered(filtered(rows, request, _FIELDS), request, _FIELDS)
         return page(rows, request, model_body)

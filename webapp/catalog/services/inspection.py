@@ -84,7 +84,7 @@ def _begin(claim: Claim, version: ModelVersion, recheck: bool) -> None:
         job_fence(claim=claim)
         if not recheck:
             ModelVersion.objects.filter(pk=version.pk, state__in=UNDECIDED_STATES).update(
-                state=VersionState.VALIDATING, checks=[], updated_at=timezone.now()
+                state=VersionState.VALIDATING, checks=[], metadata={}, updated_at=timezone.now()
             )
         version.refresh_from_db()
         version_tell(version=version)
