@@ -50,6 +50,7 @@ MAX_OPEN_UPLOADS = env.integer("SWITCHYARD_MAX_OPEN_UPLOADS", 20)  # per person
 MAX_UNPACKED_BYTES = env.integer("SWITCHYARD_MAX_UNPACKED_BYTES", 20 * 1024**3)
 CHECK_MEMORY_BYTES = env.integer("SWITCHYARD_CHECK_MEMORY_BYTES", 8 * 1024**3)
 CHECK_SECONDS = env.integer("SWITCHYARD_CHECK_SECONDS", 900)
+READY_FILE = env.optional_text("SWITCHYARD_READY_FILE")  # written by a process once it works
 ADMIN_PASSWORD = env.optional_text("SWITCHYARD_ADMIN_PASSWORD")  # of the first admin
 REDIS_URL = env.text("REDIS_URL", f"unix://{HOME}/redis.sock")
 
@@ -233,6 +234,11 @@ LOGGING = {
             "formatter": "line",
             "filters": ["request_id", "broken_line"],
         }
+    },
+    "loggers": {
+        # A line per periodic task and second; jobs write lines of their own.
+        name: {"level": "WARNING"}
+        for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")
     },
     "root": {"handlers": ["console"], "level": env.text("SWITCHYARD_LOG_LEVEL", "INFO")},
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, connections
 
 from webapp.core.errors import ControlPlaneError
 from webapp.jobs.claims import Claim, JobCancelled, LeaseLost
@@ -29,7 +29,6 @@ Work = Callable[[Claim], dict[str, Any] | None]
 
 def run_job(job_id: str, work: Work, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
     """Returns quietly when the job is gone, settled or somebody else's: wake-ups may be doubled."""
-    close_old_connections()
     claim = job_claim(job_id=job_id, worker=worker_name())
     if claim is None:
         logger.info("job %s: nothing to do", job_id)

@@ -9,7 +9,7 @@ import django
 from celery import Celery
 from django.conf import settings
 
-from workers import tasks
+from workers import lifecycle, tasks
 from workers.schedules import EVERY
 
 django.setup()
@@ -20,13 +20,17 @@ app.conf.update(
     **settings.CELERY_BROKER_OPTIONS,
     accept_content=["json"],
     task_ignore_result=True,
-    task_acks_late=True,
+    # The job's row is the truth and its lease finds a dead worker, so a message is done with once
+    # somebody has picked it up. Late acknowledgement would only add messages in flight, and kombu
+    # fails on those when Redis dies (see lifecycle).
+    task_acks_late=False,
     task_default_queue="default",
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     worker_cancel_long_running_tasks_on_connection_loss=False,
-    worker_soft_shutdown_timeout=5.0,
+    worker_enable_prefetch_count_reduction=False,
+    worker_soft_shutdown_timeout=3.0,  # short tasks end by themselves, jobs are handed back
     worker_enable_soft_shutdown_on_idle=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
@@ -36,3 +40,4 @@ app.conf.update(
     timezone="UTC",
     imports=tuple(f"workers.tasks.{module.name}" for module in iter_modules(tasks.__path__)),
 )
+lifecycle.install()

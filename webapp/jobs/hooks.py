@@ -1,9 +1,14 @@
 """What else must be settled when a job ends without success, such as the version it was checking."""
 
+import logging
 from collections.abc import Callable
+
+from django.db import transaction
 
 from webapp.jobs.choices import JobKind
 from webapp.jobs.models import Job
+
+logger = logging.getLogger(__name__)
 
 Hook = Callable[[Job], None]
 
@@ -27,5 +32,10 @@ def on_lost(kind: JobKind) -> Callable[[Hook], Hook]:
 
 
 def run_hooks(job: Job) -> None:
+    """A hook that fails is undone and logged; the job ends all the same."""
     for hook in _hooks.get(job.kind, []):
-        hook(job)
+        try:
+            with transaction.atomic():
+                hook(job)
+        except Exception:
+            logger.exception("job %s (%s): what it leaves behind is not settled", job.id, job.kind)

@@ -33,15 +33,20 @@ def send(
 ) -> bool:
     """Sends a message to a task by name, for wake-ups that are not jobs; False when it cannot."""
     try:
-        _producer().send_task(name, args=args, queue=queue, expires=expires, retry=False)
+        producer().send_task(name, args=args, queue=queue, expires=expires, retry=False)
     except Exception as error:  # noqa: BLE001 - the broker's libraries raise many kinds; the row is the truth
         logger.warning("wake-up %s%s not sent: %s", name, args, error)
         return False
     return True
 
 
+def forgetproducer() -> None:
+    """The next wake-up reads the broker's address anew."""
+    producer.cache_clear()
+
+
 @lru_cache(maxsize=1)
-def _producer() -> Celery:
+def producer() -> Celery:
     app = Celery("switchyard", broker=settings.CELERY_BROKER_URL, set_as_current=False)
     app.conf.update(settings.CELERY_BROKER_OPTIONS)
     return app

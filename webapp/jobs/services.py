@@ -222,6 +222,7 @@ def _requeue(job: Job) -> bool:
         lease_until=None,
         worker="",
         phase="waiting for a worker (the last one died)",
+        woken_at=now,
         updated_at=now,
     )
     if moved:
