@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from webapp.core.readiness import mark_ready
 from webapp.telemetry.sampler import Sampler
 
 
@@ -21,4 +22,6 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
+        # Ready before the first tick: a standby waits for its turn and is well.
+        mark_ready()
         Sampler().run(stop)
