@@ -43,7 +43,7 @@ class BatchRunner:
             outputs = backend.execute(arrays, names)
             inferred_ns = clock()
             answers = self._scatterer.scatter(batch, indexes, outputs)
-        except Exception as error:  # noqa: BLE001  a model's exception is its batch's answer
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a model's exception is its batch's answer
             finished_ns = clock()
             times = ExecutionTimes(
                 started_ns,

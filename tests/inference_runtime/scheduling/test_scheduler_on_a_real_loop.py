@@ -137,7 +137,7 @@ def test_each_instance_has_a_thread_of_its_own(run):
         assert first.isdisjoint(second)
         assert threading.get_ident() not in first | second
         await stage.scheduler.drain()
-        assert not any(thread.name.startswith("instance-") for thread in threading.enumerate())
+        await until(lambda: not any(t.name.startswith("instance-") for t in threading.enumerate()))
 
     run(story())
 
@@ -183,11 +183,12 @@ def test_a_failing_batch_fails_its_requests_and_the_next_one_works(run, place, f
     run(story())
 
 
-def test_even_an_exit_in_a_model_does_not_end_the_instance(run):
+@pytest.mark.parametrize("place", ["inline", "thread"])
+def test_even_an_exit_in_a_model_does_not_end_the_instance(run, place):
     async def story() -> None:
         backend = GatedBackend()
         backend.failure = SystemExit(3)
-        stage = Stage(backend)
+        stage = Stage(backend, place=place)
         (request,) = stage.send(1)
         await stage.answered(1)
         assert stage.outcomes.fault(request).text == "SystemExit: 3"
