@@ -86,7 +86,7 @@ def _cause(problem: BaseException) -> str:
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror
         inner = inner.__cause__ or inner.__context__
-    return "no connection"
+    return "the connection was cut"
 
 
 def _refusal(data: bytes, status: int) -> str:

@@ -57,9 +57,7 @@ class Lease:
             return False
         try:
             with transaction.atomic():
-                WorkLease.objects.create(
-                    name=self.name, holder=self.holder, until=Now() + LEASE
-                )
+                WorkLease.objects.create(name=self.name, holder=self.holder, until=Now() + LEASE)
         except IntegrityError:
             return False
         return True

@@ -4,6 +4,8 @@ Topics of its own beside the sampler's: a frame replaces the one before it, and 
 must not wipe out one that says what is loaded where.
 """
 
+import hashlib
+import json
 from typing import Any
 
 from django.contrib.auth.models import AbstractUser
@@ -36,20 +38,36 @@ def model_snapshot(name: str, user: AbstractUser) -> dict[str, Any] | None:
     return _model_data(model) if model is not None else None
 
 
+def runtime_digest(runtime: Runtime) -> str:
+    """Changes exactly when there is something new to draw."""
+    return str(_runtime_data(runtime)["state"])
+
+
 def _runtime_data(runtime: Runtime) -> dict[str, Any]:
+    body = runtime_body(runtime)
+    placements = [
+        placement_body(placement_of(deployment=one)) for one in deployment_list(runtime=runtime)
+    ]
+    seen = {name: value for name, value in body.items() if name != "last_seen_at"}
     return {
-        "runtime": runtime_body(runtime),
-        "placements": [
-            placement_body(placement_of(deployment=one)) for one in deployment_list(runtime=runtime)
-        ],
+        "state": _digest([seen, placements, runtime.index]),
+        "runtime": body,
+        "placements": placements,
     }
 
 
 def _model_data(model: InferenceModel) -> dict[str, Any]:
+    placements = [
+        placement_body(placement_of(deployment=one)) for one in deployment_list(model=model)
+    ]
+    traffic = traffic_state(model=model)
     return {
+        "state": _digest([placements, traffic]),
         "model": model.name,
-        "placements": [
-            placement_body(placement_of(deployment=one)) for one in deployment_list(model=model)
-        ],
-        "traffic": traffic_state(model=model),
+        "placements": placements,
+        "traffic": traffic,
     }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

@@ -153,7 +153,10 @@ def runtime_mark(*, runtime: Runtime, observation: Observation) -> None:
                 for entry in observation.index
             ],
         }
-    news = moved or runtime.health_reason != reason
+    news = moved or any(
+        name in changes and getattr(runtime, name) != changes[name]
+        for name in ("health_reason", "index", "extensions")
+    )
     Runtime.objects.filter(pk=runtime.pk).update(**changes)
     was = runtime.health
     runtime.refresh_from_db()
