@@ -54,6 +54,8 @@ def web_part(settings: StackSettings) -> ProcessSpec:
             "--timeout-graceful-shutdown", "2", "--ws-max-size", "65536", "--lifespan", "off",
         ),
         health=answers_http(settings.host, settings.web_port, "/healthz"),
+        # Bodies are spooled beside the uploads: /tmp may be small, or memory.
+        environment={"TMPDIR": str(settings.home / "incoming")},
         colour=34,
         stop_grace_s=3.0,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Fixtures everybody may use, and skips for what this machine lacks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +9,23 @@ from django.utils import timezone
 
 from tests.fakes.clock import Clock
 from tests.fakes.redis_server import RedisServer, redis_binary
+from tests.publishing import Publishing, point_settings_at
 from tests.world import World
 
 
 @pytest.fixture
 def world(db: None) -> World:
     return World.build()
+
+
+@pytest.fixture
+def publishing(transactional_db: None, world: World, tmp_path: Path, settings: Any) -> Publishing:
+    """Uploads models through the API and checks them at once, in a home of the test's own.
+
+    Transactions are real here: the worker's part closes connections and waits for commits.
+    """
+    point_settings_at(settings, tmp_path)
+    return Publishing(world=world, home=tmp_path)
 
 
 @pytest.fixture

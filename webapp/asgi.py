@@ -12,5 +12,8 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from webapp.core.lifespan import Lifespan  # noqa: E402
 from webapp.routing import websocket  # noqa: E402
+from webapp.uploads.body_limit import BodyLimit  # noqa: E402
 
-application = ProtocolTypeRouter({"http": _http, "websocket": websocket, "lifespan": Lifespan()})
+application = ProtocolTypeRouter(
+    {"http": BodyLimit(_http), "websocket": websocket, "lifespan": Lifespan()}
+)

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from tests import onnx_models
-from tests.webapp.catalog.publishing import Publishing, onnx_bytes, tar_of, zip_of
+from tests.publishing import Publishing, onnx_bytes, tar_of, zip_of
 
 MODEL = onnx_bytes(onnx_models.add_sub("FP32"))
 

@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_models
+from tests.publishing import Publishing, checks_by_name, onnx_bytes, zip_of
 from tests.webapp.catalog.endless import endless_model
-from tests.webapp.catalog.publishing import Publishing, checks_by_name, onnx_bytes, zip_of
 
 MODEL = onnx_bytes(onnx_models.mlp())
 

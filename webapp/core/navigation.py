@@ -50,7 +50,7 @@ GROUPS: tuple[Group, ...] = (
         "models",
         (
             Entry("Models", "dashboard:models", "m"),
-            Entry("Upload", "uploads:upload", "u"),
+            Entry("Upload", "catalog:upload", "u"),
         ),
     ),
     Group("Rollouts", "Rollouts", "rollouts", (Entry("Rollouts", "rollouts:list", "r"),)),

@@ -133,6 +133,17 @@ def folders() -> Iterator[tuple[str, float]]:
             yield entry.name, entry.stat(follow_symlinks=False).st_mtime
 
 
+def remove_stray_files(*, older_than: float) -> int:
+    """What forms had spooled when a web process was killed."""
+    removed = 0
+    folder = Path(settings.FILE_UPLOAD_TEMP_DIR)
+    for entry in os.scandir(folder) if folder.is_dir() else ():
+        if entry.is_file(follow_symlinks=False) and entry.stat().st_mtime < older_than:
+            Path(entry.path).unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
 def _copy(
     source: Readable,
     length: int,

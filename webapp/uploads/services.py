@@ -206,6 +206,7 @@ def uploads_sweep() -> int:
         )
     )
     old = (now - _ORPHAN_AFTER).timestamp()
+    removed += chunk_store.remove_stray_files(older_than=old)
     for name, changed_at in list(chunk_store.folders()):
         if name not in owned and changed_at < old:
             bytes_remove(upload_id=name)

@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 
 from tests import onnx_models
-from tests.webapp.catalog.publishing import Publishing, onnx_bytes
+from tests.publishing import Publishing, onnx_bytes
 from tests.webapp.uploads.parts import PART, part_of, start
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.catalog.services import upload_complete, version_create

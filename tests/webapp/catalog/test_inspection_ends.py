@@ -16,8 +16,8 @@ from django.db import connection
 from django.utils import timezone
 
 from tests import onnx_models
+from tests.publishing import Publishing, checks_by_name, onnx_bytes
 from tests.webapp.catalog.endless import endless_model
-from tests.webapp.catalog.publishing import Publishing, checks_by_name, onnx_bytes
 from webapp.accounts.models import User
 from webapp.catalog import repository_writer
 from webapp.catalog.models import ModelVersion
@@ -33,7 +33,7 @@ import django
 from django.conf import settings
 settings.DATABASES["default"]["NAME"] = sys.argv[1]
 django.setup()
-from tests.webapp.catalog.publishing import point_settings_at
+from tests.publishing import point_settings_at
 point_settings_at(settings, Path(sys.argv[2]))
 from webapp.catalog.services import version_inspect
 from workers.base import run_job

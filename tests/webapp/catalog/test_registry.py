@@ -3,7 +3,7 @@
 import pytest
 
 from tests import onnx_models
-from tests.webapp.catalog.publishing import Publishing, onnx_bytes
+from tests.publishing import Publishing, onnx_bytes
 from tests.world import World, assert_problem
 from webapp.audit.models import AuditEvent
 from webapp.catalog.models import InferenceModel, ModelVersion

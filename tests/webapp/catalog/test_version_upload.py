@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from tests import onnx_models
-from tests.webapp.catalog.publishing import (
+from tests.publishing import (
     Publishing,
     checks_by_name,
     named_file,

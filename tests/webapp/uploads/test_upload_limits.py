@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.webapp.catalog.publishing import Publishing
+from tests.publishing import Publishing
 from tests.webapp.uploads.parts import PART, send, send_all, start
 from tests.world import assert_problem
 from webapp.uploads.models import Upload

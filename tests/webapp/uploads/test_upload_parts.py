@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.webapp.catalog.publishing import Publishing, onnx_bytes
+from tests.publishing import Publishing, onnx_bytes
 from tests.webapp.uploads.parts import PART, part_of, send, send_all, start
 from tests.world import assert_problem
 from webapp.catalog.models import ModelVersion
