@@ -114,7 +114,7 @@ def runtime(
     server = RuntimeProcess(process, log)
     try:
         if wait:
-            server.wait_for(lambda: _find_ports(server), "the ports in the log")
+            server.wait_for(lambda: find_ports(server), "the ports in the log")
             server.wait_ready()
         yield server
     finally:
@@ -123,7 +123,7 @@ def runtime(
         process.wait()
 
 
-def _find_ports(server: RuntimeProcess) -> bool:
+def find_ports(server: RuntimeProcess) -> bool:
     assert server.process.poll() is None, server.log
     server.ports = {name: int(port) for name, port in _STARTED.findall(server.log)}
     return len(server.ports) == 3

@@ -1,6 +1,7 @@
 """The backend that echoes."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,8 +40,13 @@ def test_it_can_take_its_time(tmp_path):
     assert time.monotonic() - began >= 0.03
 
 
-def test_every_backend_of_the_table_can_be_had_and_others_are_named():
+def test_every_backend_of_the_table_can_be_had_and_is_documented():
+    documented = (Path(__file__).parents[3] / "docs/backends.md").read_text()
     for name in BACKENDS:
         assert backend_named(name).gpu_support() in (True, False)
+        assert f"| `{name}` |" in documented
+
+
+def test_other_backends_are_named():
     with pytest.raises(InvalidArgument, match="unable to find backend library for backend 'nope'"):
         backend_named("nope")

@@ -1,0 +1,139 @@
+"""The command line: tritonserver's options, their defaults, and what can not be meant."""
+
+from pathlib import Path
+
+import pytest
+
+from inference_runtime.cli import OPTIONS, UsageError, parse, usage
+from inference_runtime.lifecycle.start_up import ModelControlMode
+
+REPOSITORY = "--model-repository=/models"
+
+
+def settings(*options):
+    return parse([REPOSITORY, *options])[0]
+
+
+def test_the_defaults_are_tritons():
+    found = settings()
+    assert found.server_id == "triton"
+    assert [(listen.address, listen.port) for listen in found.listens] == [
+        ("0.0.0.0", 8000),
+        ("0.0.0.0", 8001),
+        ("0.0.0.0", 8002),
+    ]
+    assert found.mode is ModelControlMode.NONE
+    assert found.exit_on_error
+    assert found.strict_readiness
+    assert found.exit_timeout_seconds == 30
+    assert found.poll_seconds == 15
+    assert found.loading.threads == 4
+    assert found.loading.auto_complete
+    assert found.http_max_input_bytes == 67108864
+    assert found.state_directory is None
+
+
+def test_values_follow_an_equals_sign_or_a_space():
+    both = parse(["--model-repository", "/a", "--model-store=/b", "--http-port", "9", "--id=me"])[0]
+    assert both.repositories == (Path("/a"), Path("/b"))
+    assert both.http.port == 9
+    assert both.server_id == "me"
+
+
+def test_metrics_listen_where_http_does_unless_told():
+    assert settings("--http-address=127.0.0.1").metrics.address == "127.0.0.1"
+    assert settings("--metrics-address=10.0.0.1").metrics.address == "10.0.0.1"
+    assert len(settings("--allow-metrics=false", "--allow-http=0").listens) == 1
+
+
+def test_backend_options_are_by_backend_or_for_all():
+    found = settings(
+        "--backend-config=onnxruntime,default-max-batch-size=8",
+        "--backend-config=default-max-batch-size=2",
+    )
+    assert found.loading.backend_options == {
+        "onnxruntime": {"default-max-batch-size": "8"},
+        "": {"default-max-batch-size": "2"},
+    }
+
+
+def test_metrics_config_switches_families():
+    options = settings(
+        "--metrics-config=summary_latencies=true",
+        "--metrics-config=counter_latencies=false",
+        "--metrics-config=summary_quantiles=0.5:0.05,nonsense,0.99:0.001",
+        "--metrics-interval-ms=500",
+    ).metrics_options
+    assert options.summary_latencies
+    assert not options.counter_latencies
+    assert options.quantiles == (0.5, 0.99)
+    assert options.interval_ns == 500_000_000
+
+
+def test_the_deprecated_switch_warns_and_means_what_it_meant():
+    found, warnings = parse([REPOSITORY, "--strict-model-config=true"])
+    assert not found.loading.auto_complete
+    assert "has been deprecated" in warnings[0]
+    found, warnings = parse(
+        [REPOSITORY, "--strict-model-config=false", "--disable-auto-complete-config"]
+    )
+    assert not found.loading.auto_complete
+    assert "Overriding deprecated" in warnings[1]
+
+
+def test_logs():
+    logs = settings("--log-verbose=true", "--log-format=ISO8601", "--log-info=false").logs
+    assert (logs.verbose, logs.iso8601, logs.info, logs.warning) == (1, True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--nonsense"], 'Bad option: "--nonsense".'),
+        (["nonsense"], 'Bad option: "nonsense".'),
+        (["--load-model=m"], "requires setting '--model-control-mode=explicit' as well."),
+        (["--model-control-mode=some"], 'Bad option: "--model-control-mode".'),
+        (["--http-port"], 'Bad option: "--http-port". It needs a value.'),
+        (["--http-port=many"], 'Bad option: "--http-port".'),
+        (["--http-port=70000"], "A port is at most 65535"),
+        (["--exit-on-error=maybe"], 'Bad option: "--exit-on-error".'),
+        (["--http-max-input-size=0"], "Error: --http-max-input-size must be greater than 0."),
+        (["--http-max-input-size=-1"], "Error: --http-max-input-size must be greater than 0."),
+        (["--rate-limit=execution_count"], "--rate-limit is not supported by this server yet"),
+        (["--allow-client-shm=true"], "--allow-client-shm is not supported by this server yet"),
+        (["--cache-config=local,size=1"], "--cache-config is not supported by this server yet"),
+        (["--grpc-use-ssl=true"], "--grpc-use-ssl is not supported by this server yet"),
+        (
+            ["--grpc-port=8000"],
+            "The server cannot listen to HTTP requests and GRPC requests at the same address and "
+            "port 0.0.0.0:8000",
+        ),
+        (["--grpc-infer-thread-count=1"], "Must be in the range 2 to 128"),
+        (["--model-config-name="], "--model-config-name must be"),
+        (["--model-config-name=../x"], "--model-config-name must be"),
+        (["--backend-config=onnxruntime"], 'Bad option: "--backend-config".'),
+        (["--log-verbose=loud"], 'Bad option: "--log-verbose".'),
+        (["--log-format=xml"], 'Bad option: "--log-format".'),
+        (["--grpc-infer-response-compression-level=max"], "Use none, low, medium or high"),
+    ],
+)
+def test_what_can_not_be_meant_is_said(options, message):
+    with pytest.raises(UsageError) as caught:
+        settings(*options)
+    assert message in str(caught.value)
+
+
+def test_a_repository_is_required():
+    with pytest.raises(UsageError, match="--model-repository must name"):
+        parse([])
+
+
+def test_what_is_not_built_is_accepted_at_its_default():
+    settings("--rate-limit=off", "--allow-client-shm=false", "--grpc-keepalive-time=1000")
+
+
+def test_the_usage_and_the_docs_name_every_option():
+    documented = (Path(__file__).parents[2] / "docs/runtime-options.md").read_text()
+    for option in OPTIONS:
+        assert f"--{option.name}:" in usage()
+        assert f"`--{option.name}`" in documented, option.name
