@@ -26,4 +26,5 @@ EVERY: list[Every] = [
     Every(seconds=3600, task="idempotency_prune", expires=3000),
     Every(seconds=300, task="uploads_sweep", expires=240),
     Every(seconds=600, task="catalog_sweep", expires=500),
+    Every(seconds=3600, task="events_prune", expires=3000),
 ]

@@ -6,27 +6,15 @@
 (function () {
   "use strict";
 
-  const { draw, clear, faint, touched } = window.SwitchyardFigures;
+  const { draw, clear, touched } = window.SwitchyardFigures;
+  const {
+    Shape, fromAxis, layoutOf, legendRows, markRule, markTrace, tracesOf, unknownBands, unknownLabels,
+  } = window.SwitchyardLines;
   const LATE_MS = 5000;
-  const BRIDGED_STEPS = 5; // so many steps without a request do not tear a percentile's line
+  const QUIET_MS = 2500;
+  const DEVICE_KEY = /^(cpu_|memory_|gpu_)/;
+  const POINTS = 600; // about what a chart can show; steps of a wider window are not drawn one by one
   const NO_REQUESTS = "No requests in this time.";
-  const MARK_COLORS = {
-    promote: "var(--good-line)",
-    abort: "var(--bad-line)",
-    rollback: "var(--bad-line)",
-    restart: "var(--bad-line)",
-    load_failed: "var(--bad-line)",
-    runtime_lost: "var(--bad-line)",
-    step: "var(--canary-line)",
-    start: "var(--canary-line)",
-  };
-
-  // Plotly writes dates in UTC; moved by the zone's offset they read as local time.
-  const toLocal = (ms) => ms - new Date(ms).getTimezoneOffset() * 60000;
-  function fromLocal(shown) {
-    const local = typeof shown === "number" ? shown : Date.parse(`${shown.replace(" ", "T")}Z`);
-    return local + new Date(local).getTimezoneOffset() * 60000;
-  }
 
   class Board {
     constructor(section, owner) {
@@ -41,6 +29,8 @@
       this.marks = [];
       this.unknown = [];
       this.heardAt = 0; // server time of the newest data, ms
+      this.tickAt = 0; // our time of the newest frame of the clock, whatever it said
+      this.toldAt = 0; // our time of the newest frame of our own topic
       this.skew = 0; // our clock minus the server's
       this.loadedAt = 0;
       this.loading = null;
@@ -49,7 +39,12 @@
       this.readUrl();
       this.bindControls();
       this.load();
-      this.stop = window.SwitchyardLive.subscribe(section.dataset.topic, (frame) => this.hear(frame));
+      const topic = section.dataset.topic;
+      this.clock = topic.startsWith("model:") ? "fleet" : topic; // told every second, traffic or not
+      const stops = [...new Set([topic, this.clock])].map((name) =>
+        window.SwitchyardLive.subscribe(name, (frame) => this.hear(name, frame)),
+      );
+      this.stop = () => stops.forEach((stop) => stop());
       this.timer = setInterval(() => this.everySecond(), 1000);
       window.addEventListener("switchyard:figures-recolour", () => this.drawAll(true));
       document.addEventListener("visibilitychange", () => this.drawAll());
@@ -247,23 +242,44 @@
 
     // -- Frames -------------------------------------------------------------------------------
 
-    hear(frame) {
+    hear(topic, frame) {
       if (frame.type === "error" || !frame.data.telemetry) return;
       const told = frame.data.telemetry;
-      if (frame.type === "snapshot") {
-        this.snapshots += 1;
-        // Not the first one: the socket was away, so the charts miss a piece.
-        if (this.snapshots > 1 && performance.now() - this.loadedAt > 2000) this.load();
+      if (topic === this.clock) {
+        this.tickAt = performance.now();
+        if (frame.type === "snapshot") this.reconnected();
+        if (topic !== this.section.dataset.topic) {
+          this.hearClock(frame, told);
+          return;
+        }
       }
+      this.toldAt = performance.now();
+      this.take(frame, told, this.partOf(told));
+    }
+
+    // Not the first snapshot: the socket was away, so the charts miss a piece.
+    reconnected() {
+      this.snapshots += 1;
+      if (this.snapshots > 1 && performance.now() - this.loadedAt > 2000) this.load();
+    }
+
+    // A model of which nothing is told does nothing; the frames of the fleet keep its charts going.
+    hearClock(frame, told) {
+      if (frame.type !== "delta" || performance.now() - this.toldAt < QUIET_MS) return;
+      const known = this.scope ? Boolean((told.runtimes[this.scope] || {}).known) : told.known;
+      const devices = Object.entries(told.values).filter(([key]) => DEVICE_KEY.test(key));
+      this.take(frame, { ...told, marks: [] }, { known, values: Object.fromEntries(devices), partial: false });
+    }
+
+    take(frame, told, part) {
       const unheard = Object.entries(told.runtimes).filter(([, state]) => state.known === false && state.reason);
       const concerned = this.scope ? unheard.filter(([name]) => name === this.scope) : unheard;
       this.notice(
         "runtimes",
         concerned.map(([name, state]) => `${name} does not answer: ${state.reason}.`).join(" "),
       );
-      const part = this.partOf(told);
-      this.heardAt = Math.max(this.heardAt, told.at);
-      if (this.owner) showGolden(part.golden, part.known);
+      if (part.known) this.heardAt = Math.max(this.heardAt, told.at);
+      if (this.owner && part.golden) showGolden(part.golden, part.known);
       if (frame.type !== "delta" || !this.live || this.detailed) return;
       if (this.x.length && told.at > this.x[this.x.length - 1]) this.append(told, part);
     }
@@ -319,6 +335,7 @@
     trim(now) {
       if (!this.span) return;
       const oldest = now - this.span;
+      this.from = oldest;
       let gone = 0;
       while (gone < this.x.length && this.x[gone] < oldest) gone += 1;
       if (gone === 0) return;
@@ -360,14 +377,17 @@
       const { spec, element } = figure;
       if (!spec || !figure.visible || !figure.waiting) return;
       if (!must && (figure.pointed || element._dragging)) return; // holds still under the pointer
+      const end = this.x[this.x.length - 1];
+      if (!must && end - figure.drawnTo < (end - this.from) / POINTS) return; // less than a pixel
       figure.waiting = false;
+      figure.drawnTo = end;
       const lines = spec.data.map((trace) => this.series.get(trace.meta.key));
       const anything = lines.some((values) => values.some((value) => value !== null));
       if (!anything) {
         clear(element, spec.empty || (this.x.length ? NO_REQUESTS : "Nothing was measured in this time."));
         return;
       }
-      draw(element, this.figureOf(spec, lines), { doubleClick: false });
+      draw(element, this.figureOf(spec, lines, element.clientWidth), { doubleClick: false });
       if (!element.bound) {
         element.bound = true;
         element.on("plotly_relayout", (change) => this.relayouted(change));
@@ -375,87 +395,21 @@
       }
     }
 
-    figureOf(spec, lines) {
-      const tops = spec.stacked ? stack(lines) : lines;
-      const data = [];
-      spec.data.forEach((trace, index) => {
-        const runs = this.runs(tops[index], trace.meta.idle);
-        const group = { legendgroup: trace.meta.key };
-        if (spec.stacked) {
-          data.push({ ...fill(this.area(runs, tops[index], tops[index - 1]), trace.line.color, 0.3), ...group });
-        }
-        data.push({ ...trace, ...group, ...this.path(runs, tops[index], lines[index]) });
-      });
-      for (const band of spec.bands) {
-        const at = (key) => spec.data.findIndex((trace) => trace.meta.key === key);
-        const [lower, upper] = [lines[at(band.lower)], lines[at(band.upper)]];
-        data.unshift(fill(this.area(this.runs(upper, null), upper, lower), band.color, 0.13));
-      }
-      data.push(this.markTrace());
-      return { data, layout: this.layoutOf(spec) };
-    }
-
-    // Indices that belong to one unbroken piece of a line.
-    runs(values, idle) {
-      const runs = [];
-      let run = null;
-      for (let i = 0; i < values.length; i += 1) {
-        if (values[i] === null || values[i] === undefined) continue;
-        const before = run && run[run.length - 1];
-        const steps = run ? Math.round((this.x[i] - this.x[before]) / this.step) : 0;
-        const near = steps <= 1 || (steps <= BRIDGED_STEPS && (idle === null || i === before + 1));
-        if (run && near && !this.isUnknown(this.x[before], this.x[i])) run.push(i);
-        else runs.push((run = [i]));
-      }
-      return runs;
-    }
-
-    isUnknown(from, to) {
-      if (to - from <= this.step * 1.5) return false;
-      return this.unknown.some(([start, end]) => start < to && end > from);
-    }
-
-    // One point alone would be invisible: it becomes a short dash.
-    edges(run) {
-      const half = run.length === 1 ? this.step * 0.4 : 0;
-      return half ? [[run[0], -half], [run[0], half]] : run.map((index) => [index, 0]);
-    }
-
-    path(runs, heights, values) {
-      const [x, y, customdata] = [[], [], []];
-      for (const run of runs) {
-        if (x.length) {
-          x.push(x[x.length - 1]);
-          y.push(null);
-          customdata.push(null);
-        }
-        for (const [index, shift] of this.edges(run)) {
-          x.push(toLocal(this.x[index] + shift));
-          y.push(heights[index]);
-          customdata.push(values[index]);
-        }
-      }
-      return { x, y, customdata };
-    }
-
-    area(runs, upper, lower) {
-      const [x, y] = [[], []];
-      for (const run of runs) {
-        const edges = this.edges(run);
-        if (x.length) {
-          x.push(x[x.length - 1]);
-          y.push(null);
-        }
-        for (const [index, shift] of edges) {
-          x.push(toLocal(this.x[index] + shift));
-          y.push(upper[index]);
-        }
-        for (const [index, shift] of [...edges].reverse()) {
-          x.push(toLocal(this.x[index] + shift));
-          y.push((lower && lower[index]) || 0);
-        }
-      }
-      return { x, y };
+    figureOf(spec, lines, width) {
+      const shape = new Shape(this.x, this.step, this.unknown);
+      const [from, to] = this.window();
+      const rows = spec.layout.showlegend ? legendRows(spec, lines, width) : 0;
+      return {
+        data: [...tracesOf(spec, lines, shape), markTrace(this.marks)],
+        layout: {
+          ...layoutOf(spec, rows),
+          shapes: [...unknownBands(this.unknown), ...this.marks.map(markRule)],
+          annotations: unknownLabels(this.unknown, from, to),
+          dragmode: touched() ? false : "zoom",
+          uirevision: "kept",
+          xaxis: { ...spec.layout.xaxis, range: [from, to], autorange: false },
+        },
+      };
     }
 
     window() {
@@ -464,43 +418,9 @@
       return [this.span ? Math.max(end - this.span, this.from) : this.from, end];
     }
 
-    layoutOf(spec) {
-      const [from, to] = this.window();
-      const shapes = [
-        ...this.unknown.map(([start, end]) => ({
-          type: "rect", layer: "below", line: { width: 0 }, fillcolor: faint("var(--idle-line)", 0.12),
-          x0: toLocal(start), x1: toLocal(end), yref: "paper", y0: 0, y1: 1,
-        })),
-        ...this.marks.map((mark) => ({
-          type: "line", x0: toLocal(mark.ms), x1: toLocal(mark.ms), yref: "paper", y0: 0, y1: 1,
-          line: { color: markColor(mark), width: 1, dash: "dot" },
-        })),
-      ];
-      const legend = { ...spec.layout.legend, itemclick: spec.stacked ? false : "toggle", itemdoubleclick: false };
-      return {
-        ...spec.layout,
-        shapes,
-        legend,
-        dragmode: touched() ? false : "zoom",
-        uirevision: "kept",
-        xaxis: { ...spec.layout.xaxis, range: [toLocal(from), toLocal(to)], autorange: false },
-      };
-    }
-
-    markTrace() {
-      return {
-        type: "scatter", mode: "markers", yaxis: "y2", showlegend: false, name: "",
-        x: this.marks.map((mark) => toLocal(mark.ms)),
-        y: this.marks.map(() => 0.97),
-        text: this.marks.map((mark) => `${mark.kind}: ${mark.text}`),
-        marker: { symbol: "triangle-down", size: 8, color: this.marks.map(markColor) },
-        hovertemplate: "%{text}<extra></extra>",
-      };
-    }
-
     relayouted(change) {
       if (change["xaxis.range[0]"] === undefined) return;
-      const zoom = [fromLocal(change["xaxis.range[0]"]), fromLocal(change["xaxis.range[1]"])];
+      const zoom = [fromAxis(change["xaxis.range[0]"]), fromAxis(change["xaxis.range[1]"])];
       if (zoom[1] - zoom[0] >= 2000) this.setZoom(zoom);
       else this.drawAll(true);
     }
@@ -522,8 +442,8 @@
       const late = age === null ? !this.detailed : age > LATE_MS;
       this.showAge(age, late);
       if (document.visibilityState === "hidden" || this.loading || this.paused || this.detailed) return;
-      const due = this.refresh ? sinceLoad >= this.refresh : late && sinceLoad >= 5;
-      if (due || (this.x.length === 0 && sinceLoad >= 5)) this.load();
+      const silent = performance.now() - Math.max(this.tickAt, this.loadedAt) > LATE_MS; // no socket: ask
+      if (this.refresh ? sinceLoad >= this.refresh : silent) this.load();
     }
 
     showAge(age, late) {
@@ -546,30 +466,6 @@
   }
 
   // -- Small things -----------------------------------------------------------------------------
-
-  function stack(lines) {
-    const tops = lines.map(() => []);
-    for (let i = 0; i < (lines[0] || []).length; i += 1) {
-      const nothing = lines.every((values) => values[i] === null);
-      let sum = 0;
-      lines.forEach((values, index) => {
-        sum += values[i] || 0;
-        tops[index].push(nothing ? null : sum);
-      });
-    }
-    return tops;
-  }
-
-  function fill(area, color, opacity) {
-    return {
-      type: "scatter", mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: faint(color, opacity),
-      hoverinfo: "skip", showlegend: false, ...area,
-    };
-  }
-
-  function markColor(mark) {
-    return MARK_COLORS[mark.kind] || "var(--idle-line)";
-  }
 
   function spanOf(seconds) {
     if (seconds < 90) return `${Math.floor(seconds)} s`;

@@ -138,12 +138,16 @@ class FrameBuilder:
         self._recent: dict[str, deque[Totals]] = {}
         self._seen: dict[str, int] = {}  # model → the tick it was last loaded at
         self._homes: dict[str, set[str]] = {}  # model → runtimes that had it when last heard of
+        self._resting: set[str] = set()  # model topics last told to be at rest
         self._tick = 0
 
     def frames(
         self, *, at: datetime, runtimes: Sequence[RuntimeView], marks: Sequence[Mapping[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """Topic → data, for the fleet, every runtime and every model of late."""
+        """Topic → data, for the fleet, every runtime, and every model that does something.
+
+        A model at rest is told so once; after that the fleet's frames say that it still is.
+        """
         self._tick += 1
         self._remember(runtimes)
         topics = self._topics(runtimes)
@@ -158,15 +162,11 @@ class FrameBuilder:
                 )
                 for name, scope in parts.items()
             }
-            frames[topic] = {
-                "telemetry": {
-                    "at": round(at.timestamp() * 1000),
-                    "runtimes": states,
-                    "marks": [mark for mark in marks if _concerns(mark, topic)],
-                    **told.pop(""),
-                    "scopes": told,
-                }
-            }
+            concerning = [mark for mark in marks if _concerns(mark, topic)]
+            if self._is_old_news(topic, told[""], concerning):
+                continue
+            frame = {"at": round(at.timestamp() * 1000), "runtimes": states, "marks": concerning}
+            frames[topic] = {"telemetry": {**frame, **told.pop(""), "scopes": told}}
         self._forget(topics)
         return frames
 
@@ -204,6 +204,16 @@ class FrameBuilder:
                     scope.add(serving, span_ms, with_arms=with_arms)
         return topics
 
+    def _is_old_news(self, topic: str, told: Mapping[str, Any], marks: Sequence[Any]) -> bool:
+        if not topic.startswith("model:"):
+            return False
+        if told["golden"] != resting(known=True) or marks:
+            self._resting.discard(topic)
+            return False
+        was_told = topic in self._resting
+        self._resting.add(topic)
+        return was_told
+
     def _devices(self, topic: str, part: str, devices: Mapping[str, Values]) -> Values:
         """Of the runtimes that the part of the topic is about."""
         kind, _, name = topic.partition(":")
@@ -234,6 +244,7 @@ class FrameBuilder:
 
     def _forget(self, topics: Mapping[str, Mapping[str, Scope]]) -> None:
         self._seen = {m: t for m, t in self._seen.items() if self._tick - t < RECENT_TICKS}
+        self._resting &= topics.keys()
         self._homes = {model: homes for model, homes in self._homes.items() if model in self._seen}
         alive = {f"{topic}/{name}" for topic, parts in topics.items() for name in parts}
         self._recent = {name: ticks for name, ticks in self._recent.items() if name in alive}

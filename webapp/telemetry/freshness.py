@@ -20,7 +20,7 @@ def freshness_verdict(user: AbstractUser) -> Verdict | None:
     now = timezone.now()
     if now - newest > STALE_AFTER:
         reason = "no fresh data: the sampler is not running, or no runtime answers it"
-        return Verdict(word="Blind", tone="bad", reason=reason, data_at=newest)
+        return Verdict(word="No data", tone="bad", reason=reason, data_at=newest)
     seen = last_seen()
     silent = [r for r in runtimes if r.id not in seen or now - seen[r.id] > STALE_AFTER]
     items = tuple(

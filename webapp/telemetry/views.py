@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Action, requires
 from webapp.catalog.models import InferenceModel
-from webapp.core.errors import InvalidInput
+from webapp.core.errors import InvalidInput, NotFound
 from webapp.serving.models import Runtime
 from webapp.telemetry.boards import Board, Kind, board_data
 from webapp.telemetry.first_call import first_call
@@ -34,13 +34,16 @@ GOLDEN = (
 def live_page(request: HttpRequest) -> HttpResponseBase:
     board = _board(request)
     range_length(name=board.range_name)
+    models, runtimes = _model_names(), list(Runtime.objects.values_list("name", flat=True))
+    _require(board.model, models, "model")
+    _require(board.runtime, runtimes, "runtime")
     newest = data_at()
     context = {
         "board": board,
         "golden": golden_numbers(board),
         "ranges": list(RANGES),
-        "models": _model_names(board.model),
-        "runtimes": list(Runtime.objects.values_list("name", flat=True)),
+        "models": models,
+        "runtimes": runtimes,
         "silent": silent_runtimes(),
         "data_at": newest,
         "stale": newest is None or timezone.now() - newest > STALE_AFTER,
@@ -95,13 +98,22 @@ def _served(board: Board) -> bool:
     return rows.exists()
 
 
-def _model_names(chosen: str) -> list[str]:
+def _require(chosen: str, names: list[str], what: str) -> None:
+    if chosen and chosen not in names:
+        raise NotFound(
+            f"There is no {what} {chosen!r}.",
+            reason=f"{what.upper()}_NOT_FOUND",
+            help_text="Open the live page without filters and choose from its lists.",
+        )
+
+
+def _model_names() -> list[str]:
     """Models of the catalogue, and those that only a runtime knows."""
     names = set(InferenceModel.objects.values_list("name", flat=True))
     names |= set(
         ServingSample.objects.filter(seconds=60).values_list("model_name", flat=True).distinct()
     )
-    return sorted(names | ({chosen} if chosen else set()))
+    return sorted(names)
 
 
 # -- what the URL says ------------------------------------------------------------------------

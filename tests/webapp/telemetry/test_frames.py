@@ -84,10 +84,22 @@ def test_idle_model_says_nothing_but_is_known() -> None:
     assert frame["golden"]["latency_p99_ms"] is None
 
 
+def test_model_at_rest_is_told_once_and_again_when_it_moves_or_is_lost() -> None:
+    builder = FrameBuilder()
+    told(builder, seen("a", serving(requests=3)))
+    topics = [set(told(builder, seen("a", serving()))) for _ in range(12)]
+    assert ["model:resnet50" in topic for topic in topics] == [True] * 10 + [False] * 2
+    assert "fleet" in topics[-1]
+    assert "model:resnet50" in told(builder, seen("a", serving(requests=1)))
+    for _ in range(12):
+        told(builder, seen("a", serving()))
+    assert not told(builder, silent("a"))["model:resnet50"]["known"]
+
+
 def test_silent_runtime_makes_its_models_unknown_not_idle() -> None:
     builder = FrameBuilder()
-    told(builder, seen("a", serving(requests=3)), seen("b", serving("bert")))
-    frames = told(builder, silent("a"), seen("b", serving("bert")))
+    told(builder, seen("a", serving(requests=3)), seen("b", serving("bert", requests=1)))
+    frames = told(builder, silent("a"), seen("b", serving("bert", requests=1)))
     assert not frames["model:resnet50"]["known"]
     assert frames["model:bert"]["known"]
     assert frames["fleet"]["known"]

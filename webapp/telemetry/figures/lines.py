@@ -5,12 +5,18 @@ static/js/figures.js adds x, stacks what is to be stacked, and appends what happ
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from webapp.telemetry.figures.looks import UNITS, Json, Unit, axis, layout_base
 from webapp.telemetry.totals import METRICS
 
 Series = Sequence[float | None]
+_TICKS = [  # one line each: a second one would need room under every chart
+    {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
+    {"dtickrange": [60_000, 86_399_999], "value": "%H:%M"},
+    {"dtickrange": [86_400_000, None], "value": "%b %d"},
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,8 @@ def _time_layout(unit: Unit, formula: str, *, legend: bool) -> Json:
         "showlegend": legend,
         "xaxis": axis(
             type="date",
-            unifiedhovertitle={
-                "text": f'%{{x|%H:%M:%S}} <span style="font-size:11px">{formula}</span>'
-            },
+            tickformatstops=_TICKS,
+            unifiedhovertitle={"text": _hover_title(formula)},
         ),
         "yaxis": axis(
             rangemode="tozero",
@@ -81,6 +86,11 @@ def _time_layout(unit: Unit, formula: str, *, legend: bool) -> Json:
         # Event marks stand on an axis of their own, so that they never move the values' axis.
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
+
+
+def _hover_title(formula: str) -> str:
+    small = "<br>".join(wrap(formula, 44))
+    return f'%{{x|%H:%M:%S}}<br><span style="font-size:11px">{small}</span>'
 
 
 def metric_line(metric: str, values: Series, **looks: Any) -> Line:

@@ -17,7 +17,7 @@ _ERROR_COLORS = {
 _PERCENTILE_LOOKS = {
     "latency_p50_ms": ("var(--compute-line)", 1.5),
     "latency_p95_ms": ("var(--queue-line)", 1.5),
-    "latency_p99_ms": ("var(--ink)", 2.0),
+    "latency_p99_ms": ("var(--ink)", 1.5),
 }
 
 
