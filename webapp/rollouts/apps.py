@@ -8,11 +8,11 @@ class RolloutsConfig(AppConfig):
     def ready(self) -> None:
         from webapp.core import snapshots, verdict
         from webapp.rollouts.live import rollout_topic, rollouts_topic
-        from webapp.rollouts.strip import rollouts_verdict
+        from webapp.rollouts.strip import failed_rollbacks_verdict
         from webapp.rollouts.undeploying import removal_objection
         from webapp.serving.hooks import guard_removal
 
         snapshots.register("rollout", rollout_topic)
         snapshots.register("rollouts", rollouts_topic)
-        verdict.register(rollouts_verdict)
+        verdict.register(failed_rollbacks_verdict)
         guard_removal(removal_objection)

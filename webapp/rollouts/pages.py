@@ -10,12 +10,11 @@ from webapp.rollouts.comparison import comparison_rows
 from webapp.rollouts.diagram import rollout_diagram
 from webapp.rollouts.evidence_chart import Point, evidence_svg
 from webapp.rollouts.models import EvidencePoint, Rollout
-from webapp.rollouts.report import rollout_body
+from webapp.rollouts.report import rollout_body, shares_seen
 from webapp.rollouts.sample_size import seconds_for
 from webapp.rollouts.state_machine import ACTIVE_STATES
 from webapp.rollouts.wording import abort_button, buttons_for, state_sentence
 from webapp.telemetry.boards import Board
-from webapp.telemetry.selectors import observed_shares
 
 _HISTORY_SHOWN = 50
 _POINTS_SHOWN = 400
@@ -24,7 +23,7 @@ _POINTS_SHOWN = 400
 def detail_context(*, rollout: Rollout, user: User) -> dict[str, Any]:
     body = rollout_body(rollout)
     rate = body["sample"]["rate"]
-    shares = observed_shares(model=rollout.model.name) if rollout.is_active else None
+    shares = shares_seen(rollout=rollout) if rollout.is_active else None
     return {
         "rollout": rollout,
         "body": body,
@@ -63,7 +62,7 @@ def list_rows(rollouts: list[Rollout]) -> list[dict[str, Any]]:
             "sentence": state_sentence(rollout),
             "diagram": rollout_diagram(
                 rollout=rollout,
-                shares=observed_shares(model=rollout.model.name) if rollout.is_active else None,
+                shares=shares_seen(rollout=rollout) if rollout.is_active else None,
             ),
         }
         for rollout in rollouts
@@ -111,21 +110,24 @@ def sample_text(sample: dict[str, Any]) -> str:
         return f"{text}, complete"
     if sample["seconds_left"] is None:
         return f"{text}, waiting for traffic"
-    return f"{text}, about {duration(_coarse(sample['seconds_left']))}"
+    return f"{text}, about {clock_text(_coarse(sample['seconds_left']))}"
 
 
 def _coarse(seconds: float) -> int:
     return max(round(seconds), 1) if seconds < 90 else round(seconds / 60) * 60
 
 
+def clock_text(seconds: float) -> str:
+    """Whole seconds, so that a counting number keeps its width: 7 s, 3 min 20 s."""
+    return f"{seconds:.0f} s" if seconds < 60 else duration(int(seconds))
+
+
 def watched(rollout: Rollout) -> dict[str, Any]:
     hold = rollout.current_step.hold_seconds
     held = min(rollout.held_seconds, hold)
     return {
-        "held": held,
-        "hold": hold,
         "share": held / hold if hold else 1.0,
-        "left": max(hold - held, 0.0),
+        "text": f"{clock_text(held)} of {clock_text(hold)}",
     }
 
 

@@ -15,6 +15,8 @@ from webapp.rollouts.snapshot import snapshot_of
 from webapp.rollouts.state_machine import moves_in
 from webapp.telemetry.selectors import observed_shares, rate_now
 
+_SHARES_SECONDS = 30
+
 
 def rollout_body(rollout: Rollout) -> dict[str, Any]:
     """The shape of design §2, and more. Costs three queries besides the row."""
@@ -122,13 +124,22 @@ def comparison_body(rollout: Rollout) -> dict[str, Any]:
 
 def shares_body(rollout: Rollout) -> dict[str, Any]:
     """The canary's share: as set, as every runtime has confirmed, as seen in the last 30 s."""
-    shares = observed_shares(model=rollout.model.name)
+    shares = shares_seen(rollout=rollout)
     observed = shares.get(rollout.canary.number, 0.0) if shares else None
     return {
         "configured": rollout.weight,
         "applied": applied_weight(rollout=rollout),
         "observed": observed,
     }
+
+
+def shares_seen(*, rollout: Rollout) -> dict[int, float]:
+    """Version → share, over the last 30 s or since the newest share is applied."""
+    seconds = _SHARES_SECONDS
+    if rollout.applied_at is not None:
+        since = (timezone.now() - rollout.applied_at).total_seconds()
+        seconds = min(max(int(since), 2), _SHARES_SECONDS)
+    return observed_shares(model=rollout.model.name, window_seconds=seconds)
 
 
 def sample_body(rollout: Rollout) -> dict[str, Any]:

@@ -65,10 +65,20 @@ def list_page(request: HttpRequest) -> HttpResponseBase:
         "ended": list_rows(list(page)),
         "page": page,
         "model": model,
-        "can_start": user_allows(actor_of(request), Action.ROLLOUT),
+        "example": _example(request, model),
     }
     template = "rollouts/_list.html" if request.headers.get("HX-Request") else "rollouts/list.html"
     return render(request, template, context)
+
+
+def _example(request: HttpRequest, model: str) -> str:
+    """Ready to copy, with an address and a model that exist here."""
+    name = model or InferenceModel.objects.values_list("name", flat=True).first() or "resnet50"
+    url = request.build_absolute_uri(f"/api/v1/models/{name}/rollouts")
+    return (
+        f"curl -X POST {url} -H 'Authorization: Bearer TOKEN' "
+        "-H 'Content-Type: application/json' -d '{\"version\": 2}'"
+    )
 
 
 @require_GET
@@ -122,7 +132,9 @@ def start_page(request: HttpRequest, name: str) -> HttpResponseBase:
 def preview_fragment(request: HttpRequest, name: str) -> HttpResponseBase:
     """What the form would do, as it stands."""
     model = model_get(name=name)
-    return render(request, "rollouts/_plan.html", _plan_context(model, typed_form(request.GET)))
+    return render(
+        request, "rollouts/_plan.html", _plan_context(request, model, typed_form(request.GET))
+    )
 
 
 @requires(Action.ROLLOUT)
@@ -155,7 +167,6 @@ def _newest(model: InferenceModel) -> str:
 
 
 def _start_context(request: HttpRequest, model: InferenceModel, typed: Typed) -> dict[str, Any]:
-    user = actor_of(request)
     stable = stable_version(model=model)
     ready = version_list(model=model).filter(state=VersionState.READY)
     versions = [row for row in ready if stable is None or row.pk != stable.pk]
@@ -166,16 +177,16 @@ def _start_context(request: HttpRequest, model: InferenceModel, typed: Typed) ->
         "typed": typed,
         "presets": PRESETS.values(),
         "active": rollout_active(model=model),
-        "why_not": "" if user_allows(user, Action.ROLLOUT) else refusal(Action.ROLLOUT),
-        **_plan_context(model, typed),
+        **_plan_context(request, model, typed),
     }
 
 
-def _plan_context(model: InferenceModel, typed: Typed) -> dict[str, Any]:
+def _plan_context(request: HttpRequest, model: InferenceModel, typed: Typed) -> dict[str, Any]:
     rate = rate_now(model=model.name)
     context: dict[str, Any] = {
         "model": model,
         "rate": rate,
+        "why_not": _why_not(request),
         "detect": {
             "from_half_percent": requests_to_detect(0.005, 0.03),
             "from_tenth_percent": requests_to_detect(0.001, 0.01),
@@ -189,6 +200,10 @@ def _plan_context(model: InferenceModel, typed: Typed) -> dict[str, Any]:
     except ControlPlaneError as error:
         return context | _problem(error)
     return context | {"plan": intent_body(intent, rate=rate)}
+
+
+def _why_not(request: HttpRequest) -> str:
+    return "" if user_allows(actor_of(request), Action.ROLLOUT) else refusal(Action.ROLLOUT)
 
 
 def _problem(error: ControlPlaneError) -> dict[str, Any]:

@@ -19,6 +19,11 @@ def _share(rollout: Rollout) -> str:
     return f"{percent(rollout.weight)} of requests go to version {rollout.canary.number}"
 
 
+def _next_share(rollout: Rollout) -> str:
+    share = percent(rollout.plan.steps[rollout.step + 1].weight)
+    return f"{share}, the promotion" if rollout.step + 1 == rollout.plan.last_step else share
+
+
 def _place(rollout: Rollout) -> str:
     return f"Step {rollout.step + 1} of {len(rollout.steps)}"
 
@@ -40,7 +45,7 @@ _SENTENCES: dict[str, Callable[[Rollout], str]] = {
     S.INITIALIZING: lambda r: (
         f"Loading version {r.canary.number} beside version {r.stable.number}; no traffic yet."
     ),
-    S.PROGRESSING: lambda r: f"{_place(r)}: {_share(r)}.",
+    S.PROGRESSING: lambda r: f"{_place(r)}: {_share(r)}. Next {_next_share(r)}.",
     S.PAUSED: _paused,
     S.PROMOTING: lambda r: f"Moving all traffic to version {r.canary.number}.",
     S.BAKING: lambda r: (
@@ -65,6 +70,10 @@ class Button:
     text: str
     classes: str
     icon: str
+
+    @property
+    def url_name(self) -> str:
+        return f"rollouts:{self.move.value}"
 
 
 def buttons_for(rollout: Rollout, *, rate: float | None) -> list[Button]:

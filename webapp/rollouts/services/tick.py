@@ -6,6 +6,7 @@ do the work of one, and a worker that is killed has done a whole turn or nothing
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -65,11 +66,14 @@ def rollout_tick(*, rollout_id: str) -> bool:
         )
         if rollout is None:
             return False
+        before = _Seen(rollout.sample_cursor, rollout.ticked_at)
         around = surroundings(rollout=rollout)
-        if not _take_in(rollout, around, now):
-            return False
+        _take_in(rollout, around, now)
         decision = decide(snapshot_of(rollout=rollout, now=now, around=around))
-        _note(rollout, decision, now)
+        _conclude(rollout, decision)
+        if not _keep(rollout, before, now):
+            return False
+        _draw(rollout, decision, now)
         _APPLY[decision.action](rollout, decision)
         if decision.action is Action.HOLD:
             rollout_publish(rollout=rollout)
@@ -79,9 +83,15 @@ def rollout_tick(*, rollout_id: str) -> bool:
 # -- taking in ------------------------------------------------------------------------------
 
 
-def _take_in(rollout: Rollout, around: Surroundings, now: datetime) -> bool:
-    """False: another turn was faster and took these measurements in already."""
-    cursor, ticked_at = rollout.sample_cursor, rollout.ticked_at
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the row said before this turn; a row that says otherwise was faster."""
+
+    cursor: int
+    ticked_at: datetime | None
+
+
+def _take_in(rollout: Rollout, around: Surroundings, now: datetime) -> None:
     if rollout.generation and not around.changed_outside:
         _follow_generation(rollout, around)
     if not around.unconfirmed and rollout.generation and rollout.applied_at is None:
@@ -91,25 +101,32 @@ def _take_in(rollout: Rollout, around: Surroundings, now: datetime) -> bool:
     rollout.ticked_at = now
     down = around.canary is not CanaryHealth.AVAILABLE and rollout.state in EXPOSED_STATES
     rollout.canary_down_since = (rollout.canary_down_since or now) if down else None
+
+
+def _conclude(rollout: Rollout, decision: Decision) -> None:
+    """For people to see; not a move, so nobody's ETag changes."""
+    if rollout.generation:
+        rollout.verdict = decision.judgement.verdict
+    if decision.action is Action.HOLD and decision.reason:
+        rollout.reason = decision.reason[:500]
+
+
+_KEPT = (
+    "evidence", "generation", "weights", "sample_cursor", "measured_at", "in_flight",
+    "held_seconds", "ticked_at", "applied_at", "canary_down_since", "verdict", "reason",
+)  # fmt: skip
+
+
+def _keep(rollout: Rollout, before: _Seen, now: datetime) -> bool:
+    """False: another turn was faster and took these measurements in already."""
+    kept = {name: getattr(rollout, name) for name in _KEPT}
     return bool(
         Rollout.objects.filter(
             id=rollout.id,
             row_version=rollout.row_version,
-            sample_cursor=cursor,
-            ticked_at=ticked_at,
-        ).update(
-            evidence=rollout.evidence,
-            generation=rollout.generation,
-            weights=rollout.weights,
-            sample_cursor=rollout.sample_cursor,
-            measured_at=rollout.measured_at,
-            in_flight=rollout.in_flight,
-            held_seconds=rollout.held_seconds,
-            ticked_at=now,
-            applied_at=rollout.applied_at,
-            canary_down_since=rollout.canary_down_since,
-            updated_at=now,
-        )
+            sample_cursor=before.cursor,
+            ticked_at=before.ticked_at,
+        ).update(**kept, updated_at=now)
     )
 
 
@@ -149,14 +166,8 @@ def _watched_seconds(rollout: Rollout, around: Surroundings, now: datetime) -> f
     return min(max((now - since).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
 
 
-def _note(rollout: Rollout, decision: Decision, now: datetime) -> None:
-    """What the turn concluded, for people to see; not a move, so nobody's ETag changes."""
-    judgement = decision.judgement
-    if rollout.generation:
-        rollout.verdict = judgement.verdict
-    if decision.action is Action.HOLD and decision.reason:
-        rollout.reason = decision.reason[:500]
-    Rollout.objects.filter(id=rollout.id).update(verdict=rollout.verdict, reason=rollout.reason)
+def _draw(rollout: Rollout, decision: Decision, now: datetime) -> None:
+    """A point of the evidence chart; rarer the longer the rollout lasts, so their number is bounded."""
     if rollout.state not in EXPOSED_STATES:
         return
     newest = EvidencePoint.objects.filter(rollout=rollout).order_by("-at").first()
@@ -166,7 +177,7 @@ def _note(rollout: Rollout, decision: Decision, now: datetime) -> None:
             rollout=rollout,
             at=now,
             step=rollout.step,
-            values={f.guardrail.value: round(f.progress, 4) for f in judgement.findings},
+            values={f.guardrail.value: round(f.progress, 4) for f in decision.judgement.findings},
             canary_requests=rollout.learned.total.canary.requests,
         )
 
