@@ -35,6 +35,7 @@ class Client:
         return factory.InferenceServerClient(address)
 
     def _run(self, awaitable):
+        assert self._loop is not None
         return self._loop.run_until_complete(awaitable)
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +77,7 @@ class Client:
     def requested(self, name: str, **more: Any):
         return self._module.InferRequestedOutput(name, **more)
 
-    def names(self, metadata: Any) -> dict[str, Any]:
+    def names(self, metadata: Any) -> Any:
         """Metadata, config or index as plain JSON, whatever the client gives."""
         if self.over_http:
             return metadata

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError, URLError
 
 import orjson
@@ -23,7 +24,7 @@ WAIT_SECONDS = 30
 
 @dataclass
 class RuntimeProcess:
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     log_path: Path
     ports: dict[str, int] = field(default_factory=dict)
 
@@ -59,7 +60,7 @@ class RuntimeProcess:
         finally:
             client.close()
 
-    def call(self, method: str, path: str, body=None) -> tuple[int, object]:
+    def call(self, method: str, path: str, body=None) -> tuple[int, Any]:
         """Status and JSON of a plain HTTP call."""
         data = orjson.dumps(body) if body is not None else None
         request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method)

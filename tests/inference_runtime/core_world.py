@@ -68,7 +68,7 @@ class CoreWorld:
         self.core.infer(request)
         return request, future
 
-    async def ask(self, model: str, version: str = "", **inputs: np.ndarray) -> dict[str, Any]:
+    async def ask(self, model: str, version: str = "", **inputs: Any) -> dict[str, Any]:
         """The outputs by name; raises the fault the runtime answered with."""
         answer = await self.answer(head_of(model, inputs, version), data_of(inputs))
         if isinstance(answer, RuntimeFault):
@@ -78,7 +78,8 @@ class CoreWorld:
     async def answer(self, head: RequestHead, data: Sequence[bytes], **more: Any) -> Answer:
         _, future = self.submit(head, data, **more)
         async with asyncio.timeout(WAIT_SECONDS):
-            return await future
+            answer: Answer = await future
+            return answer
 
     def states(self, name: str) -> dict[str, tuple[str, str]]:
         return {

@@ -44,7 +44,9 @@ async def test_a_model_that_does_not_load_is_tried_again_only_when_it_changes(tm
         poller = world.poller()
         await poller.poll()
         assert world.states("m")["1"][0] == "UNAVAILABLE"
-        record = world.registry.record("m").versions[1]
+        model = world.registry.record("m")
+        assert model is not None
+        record = model.versions[1]
         record.reason = "untouched"
         await poller.poll()
         assert record.reason == "untouched"

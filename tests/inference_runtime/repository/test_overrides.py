@@ -14,6 +14,8 @@ def parameters(*names, content=b"x"):
 
 def test_files_are_written_below_one_fresh_directory(tmp_path):
     override = write_override(parameters("1/model.onnx", "labels.txt"), tmp_path / "overrides")
+    assert override is not None
+    assert override.directory is not None
     assert override.directory.parent == tmp_path / "overrides"
     assert (override.directory / "1/model.onnx").read_bytes() == b"x"
     assert override.config_json == "{}"
@@ -22,6 +24,7 @@ def test_files_are_written_below_one_fresh_directory(tmp_path):
 def test_http_sends_base64_and_grpc_bytes(tmp_path):
     given = {"config": "{}", "file:a": base64.b64encode(b"\0\xff").decode(), "file:b": b"\0\xff"}
     files = read_load_parameters(given).files
+    assert files is not None
     assert files["a"] == files["b"] == b"\0\xff"
 
 

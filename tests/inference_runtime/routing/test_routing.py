@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.inference_runtime.core_world import core_world, data_of, eventually, 
 from tests.onnx_models import add_constant, add_sub, failing, write_model
 
 ALL = "version_policy { all { } }"
-ZERO = {"INPUT0": np.zeros((1, 4), np.float32)}
+ZERO: dict[str, Any] = {"INPUT0": np.zeros((1, 4), np.float32)}
 HEAD, DATA = head_of("m", ZERO), data_of(ZERO)
 
 

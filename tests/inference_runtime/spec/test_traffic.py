@@ -65,7 +65,7 @@ def test_raising_the_canary_only_adds_units_to_it():
         upper = read.ranges()[0][0] if weight else 0
         return {unit for unit in range(2000) if bucket_of("salt", str(unit)) < upper}
 
-    before = set()
+    before: set[int] = set()
     for weight in (0.01, 0.1, 0.25, 0.5):
         now = canary(weight)
         assert before < now
