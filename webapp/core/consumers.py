@@ -30,7 +30,7 @@ MAX_MESSAGE_BYTES = 16 * 1024
 GUIDE_FRAME_BYTES = 16 * 1024
 QUIET_NS = 8_000_000_000
 _CARE_SECONDS = 1.0
-_IDENTIFY_SECONDS = 30.0
+IDENTIFY_SECONDS = 30.0
 CLOSE_SIGNED_OUT = 4401
 
 
@@ -199,7 +199,7 @@ class LiveSocket:
 
     async def _care(self) -> None:
         """What no event tells: joins that failed, events lost with Redis, a user who lost access."""
-        identify_at = time.monotonic() + _IDENTIFY_SECONDS
+        identify_at = time.monotonic() + IDENTIFY_SECONDS
         while True:
             await asyncio.sleep(_CARE_SECONDS)
             for topic in await self._channel.rejoin():
@@ -207,7 +207,7 @@ class LiveSocket:
             for topic in self._buffer.quiet(now_ns=time.monotonic_ns(), for_ns=QUIET_NS):
                 await self._show(topic, only_if_changed=True)
             if time.monotonic() >= identify_at:
-                identify_at = time.monotonic() + _IDENTIFY_SECONDS
+                identify_at = time.monotonic() + IDENTIFY_SECONDS
                 await self._check_user()
 
     async def _check_user(self) -> None:

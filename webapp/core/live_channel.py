@@ -18,17 +18,16 @@ class LiveChannel:
     def __init__(self) -> None:
         self._layer: Any = get_channel_layer()
         self._name: str | None = None
+        self._opening = asyncio.Lock()
         self._joined: set[str] = set()
         self._missing: set[str] = set()
 
     async def join(self, topic: str) -> bool:
         """False when Redis is away; `rejoin` tries again."""
         self._missing.add(topic)
-        if self._name is None:
-            return False
         try:
             async with asyncio.timeout(_LIMIT_SECONDS):
-                await self._layer.group_add(group_of(topic), self._name)
+                await self._layer.group_add(group_of(topic), await self._open())
         except Exception as error:  # noqa: BLE001 - the layer's errors are many; each means "not now"
             logger.info("cannot join %s yet: %s", topic, error)
             return False
@@ -55,9 +54,7 @@ class LiveChannel:
         """Waits for the next event, through any number of failures of the layer."""
         while True:
             try:
-                if self._name is None:
-                    await self._open()
-                event: dict[str, Any] = await self._layer.receive(self._name)
+                event: dict[str, Any] = await self._layer.receive(await self._open())
             except Exception as error:  # noqa: BLE001 - see join
                 logger.info("live events interrupted: %s", error)
                 self._forget()
@@ -69,9 +66,12 @@ class LiveChannel:
         for topic in list(self._joined):
             await self.leave(topic)
 
-    async def _open(self) -> None:
-        async with asyncio.timeout(_LIMIT_SECONDS):
-            self._name = await self._layer.new_channel()
+    async def _open(self) -> str:
+        async with self._opening:
+            if self._name is None:
+                async with asyncio.timeout(_LIMIT_SECONDS):
+                    self._name = str(await self._layer.new_channel())
+            return self._name
 
     def _forget(self) -> None:
         self._name = None
