@@ -126,7 +126,8 @@ def _window(board: Board, now: datetime) -> Window:
     until = min(board.until or now, now)
     length = range_length(name=board.range_name)
     if board.since is not None:
-        length = max(until - board.since, timedelta(seconds=60))
+        least = timedelta(seconds=60 if board.until is None else 1)
+        length = max(until - board.since, least)
     window = window_for(length=length, until=until, now=now)
     rows = ServingSample.objects.filter(seconds=1, at__gt=window.since, at__lte=window.until)
     if window.step == 1 and not board.model and rows.count() > MANY_ROWS:
