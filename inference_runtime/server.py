@@ -177,7 +177,11 @@ class Server:
         if missing:
             self._fail(f"Internal - failed to stat file {missing[0]}: no such directory")
             return
-        asked = asked_for(settings.mode, settings.load_models, self._repository)
+        try:
+            asked = asked_for(settings.mode, settings.load_models, self._repository)
+        except OSError as error:
+            self._fail(f"Internal - the model repository can not be read: {error}")
+            return
         start = await load_at_start(self._lifecycle, asked, self._wanted.restore())
         self._tell(start)
         if start.failures:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.lifecycle.free_memory import return_free_memory
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.version_config import (
     BackendSettings,
@@ -132,6 +133,7 @@ class VersionLoader:
     async def _release(self, instances: list[LoadedInstance]) -> None:
         for instance in instances:
             await self.in_thread(instance.backend.unload)
+        await self.in_thread(return_free_memory)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

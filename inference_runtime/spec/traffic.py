@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inference_runtime.errors import InvalidArgument
+from inference_runtime.spec.layout import is_plain_name
 
 BUCKETS = 10_000
 ROLES = ("canary", "stable")  # in the order of their ranges
@@ -74,6 +75,8 @@ def read_table(model: str, body: Any) -> TrafficTable:
     """A table from its JSON form, checked; raises InvalidArgument with what is wrong."""
     if not isinstance(body, Mapping):
         raise InvalidArgument("a traffic table must be a JSON object")
+    if not is_plain_name(model):
+        raise InvalidArgument(f"'{model[:64]}' can not be the name of a model")
     named = body.get("model", model)
     if named != model:
         raise InvalidArgument(f"the table is for model '{named}', the path names '{model}'")

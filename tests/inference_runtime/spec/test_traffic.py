@@ -54,6 +54,12 @@ def test_what_is_no_table_is_refused(body, problem):
         read_table("m", body)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 300])
+def test_a_table_is_for_a_name_that_a_model_can_have(name):
+    with pytest.raises(InvalidArgument, match="can not be the name of a model"):
+        read_table(name, table(arm(1, 1.0)))
+
+
 def test_the_canary_has_the_lowest_buckets_and_nothing_gets_weight_zero():
     read = read_table("m", table(arm(1, 0.9), arm(2, 0.1, "canary"), arm(3, 0)))
     assert [(upper, found.version) for upper, found in read.ranges()] == [(1000, 2), (BUCKETS, 1)]
