@@ -6,14 +6,12 @@ class TelemetryConfig(AppConfig):
     label = "telemetry"
 
     def ready(self) -> None:
-        from webapp.core import snapshots, verdict
+        from webapp.core import snapshots
         from webapp.serving import hooks
-        from webapp.telemetry.freshness import freshness_verdict
         from webapp.telemetry.services import serving_event_mark
         from webapp.telemetry.snapshots import fleet_snapshot, model_snapshot, runtime_snapshot
 
         snapshots.register("fleet", fleet_snapshot)
         snapshots.register("runtime", runtime_snapshot)
         snapshots.register("model", model_snapshot)
-        verdict.register(freshness_verdict)
         hooks.on_event(serving_event_mark)
