@@ -1,0 +1,211 @@
+"""Load, unload, index and overrides through the stock clients; numbers are those of the protocol's checklist."""
+
+import os
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.conformance.clients import Client
+from tests.conformance.runtime_process import runtime
+from tests.onnx_models import add_constant, write_model
+
+pytestmark = pytest.mark.conformance
+ALL = "version_policy { all { } }"
+NOT_POLLED = "failed to load '{}', failed to poll from model repository"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("managed")
+    (path / "r").mkdir()
+    with runtime(path / "r", path / "log") as running:
+        yield running
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request, server):
+    client = Client(server, request.param)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def model(request, server, client):
+    """A model of its own for each test and client, with versions 1 and 2 of which 1 is served."""
+    name = f"{request.node.originalname}_{client.kind}"
+    repository = server.log_path.parent / "r"
+    for version in (1, 2):
+        write_model(
+            repository,
+            name,
+            add_constant(version),
+            version=version,
+            config="version_policy { specific { versions: [1] } }",
+        )
+    yield repository / name
+    client.unload_model(name)
+
+
+def answer(client, name: str, version="") -> float:
+    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
+    return float(result.as_numpy("OUTPUT0")[0, 0])
+
+
+def states(client, name: str) -> dict[str, tuple[str, str]]:
+    index = client.names(client.get_model_repository_index())
+    entries = index if client.over_http else index.get("models", [])
+    return {
+        entry.get("version", ""): (entry.get("state", ""), entry.get("reason", ""))
+        for entry in entries
+        if entry["name"] == name
+    }
+
+
+def refused(call, *args, **more) -> InferenceServerException:
+    with pytest.raises(InferenceServerException) as caught:
+        call(*args, **more)
+    return caught.value
+
+
+def test_164_load_and_unload(server, client, model):
+    assert states(client, model.name) == {"": ("", "")}
+    client.load_model(model.name)
+    assert states(client, model.name) == {"1": ("READY", "")}
+    assert answer(client, model.name) == 1
+    client.unload_model(model.name)
+    server.wait_for(
+        lambda: states(client, model.name) == {"1": ("UNAVAILABLE", "unloaded")}, "the unload"
+    )
+    assert client.is_server_ready()
+    assert not client.is_model_ready(model.name)
+
+
+def test_165_unknown_models(client):
+    error = refused(client.load_model, "unknown_model")
+    assert NOT_POLLED.format("unknown_model") in str(error)
+    assert error.status() in ("500", "StatusCode.INTERNAL")
+    client.unload_model("unknown_model")
+
+
+def test_166_and_168_a_failed_load_fails_again_and_what_served_goes_on(client, model):
+    client.load_model(model.name)
+    (model / "2/model.onnx").write_bytes(b"broken")
+    (model / "config.pbtxt").write_text(ALL)
+    for _ in range(2):
+        text = str(refused(client.load_model, model.name))
+        assert f"load failed for model '{model.name}'" in text
+        assert "version 2 is at UNAVAILABLE state: Internal: " in text
+        assert answer(client, model.name) == 1
+    write_model(model.parent, model.name, add_constant(2), version=2)
+    client.load_model(model.name)
+    assert answer(client, model.name) == 2
+
+
+def test_169_a_config_stays_until_a_file_changes(client, model):
+    second = '{"version_policy": {"specific": {"versions": [2]}}}'
+    client.load_model(model.name, config=second)
+    assert not client.is_model_ready(model.name, "1")
+    assert client.is_model_ready(model.name, "2")
+    client.load_model(model.name)
+    assert answer(client, model.name) == 2
+    os.utime(model / "config.pbtxt")
+    client.load_model(model.name)
+    assert answer(client, model.name) == 1
+    client.load_model(model.name, config=second)
+    client.unload_model(model.name)
+    client.load_model(model.name)
+    assert answer(client, model.name) == 1
+
+
+def test_a_config_comes_back_as_it_went_in(client, model):
+    client.load_model(model.name)
+    import orjson
+    from google.protobuf import json_format
+
+    config = client.get_model_config(model.name)
+    if client.over_http:
+        text = orjson.dumps(config).decode()
+    else:
+        text = json_format.MessageToJson(config.config, preserving_proto_field_name=True)
+    client.load_model(model.name, config=text)
+    again = client.get_model_config(model.name)
+    assert client.names(again) == client.names(config)
+
+
+def test_170_files_serve_in_place_of_the_directory(client, model):
+    files = {"file:1/model.onnx": add_constant(9).SerializeToString()}
+    config = '{"backend": "onnxruntime"}'
+    client.load_model(model.name)
+    error = refused(client.load_model, model.name, files=files)
+    assert NOT_POLLED.format(model.name) in str(error)
+    assert answer(client, model.name) == 1
+    made = f"{model.name}_made"
+    for name in (model.name, made):
+        client.load_model(name, config=config, files=files)
+        assert answer(client, name) == 9
+    client.unload_model(made)
+    client.load_model(model.name)
+    assert answer(client, model.name) == 1
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "1/../../x", "y" * 256], ids=lambda p: p[:6])
+def test_171_paths_that_leave_the_model_are_refused(client, model, path):
+    files = {f"file:{path}": b"x"}
+    error = refused(client.load_model, model.name, config="{}", files=files)
+    assert NOT_POLLED.format(model.name) in str(error)
+    assert not (model.parent / "x").exists()
+    assert client.is_server_live()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("  ", "Model name cannot be empty"),
+        ("../etc", "model name must not contain path traversal characters"),
+        ("a/../b", "model name must not contain path traversal characters"),
+        ("...", "failed to load '...'"),
+        ("model..1", "failed to load 'model..1'"),
+    ],
+)
+def test_172_names_are_not_paths(server, client, name, text):
+    if client.over_http:
+        path = f"/v2/repository/models/{quote(name, safe='')}/load"
+        status, body = server.call("POST", path, {})
+        assert status in (400, 500)
+        assert text in body["error"]
+    else:
+        assert text in str(refused(client.load_model, name))
+
+
+def test_175_only_what_changed_is_loaded_anew(client, model):
+    (model / "config.pbtxt").write_text(ALL)
+    client.load_model(model.name)
+    for _ in range(3):
+        answer(client, model.name, "1")
+    os.utime(model / "2/model.onnx")
+    client.load_model(model.name)
+    # Statistics belong to a loaded version: those of version 1 are still there, so it stayed.
+    statistics = client.names(client.get_inference_statistics(model.name, "1"))
+    assert int(statistics["model_stats"][0]["inference_count"]) == 3
+    (model / "labels.txt").write_text("shared")
+    client.load_model(model.name)
+    statistics = client.names(client.get_inference_statistics(model.name, "1"))
+    assert int(statistics["model_stats"][0].get("inference_count", 0)) == 0
+
+
+def test_181_a_hostile_index_request_is_refused(server):
+    import urllib.request
+    from urllib.error import HTTPError
+
+    body = b'{"ready":' + b"[" * 250_000 + b"]" * 250_000 + b"}"
+    request = urllib.request.Request(
+        f"http://{server.http}/v2/repository/index", data=body, method="POST"
+    )
+    with pytest.raises(HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=10)
+    with caught.value as error:
+        assert error.code == 400
+        assert b"Invalid value for 'ready': expected a boolean" in error.read()
+    assert server.ready()
