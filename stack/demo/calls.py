@@ -1,5 +1,6 @@
 """Inference calls of the demo, by the stock Triton clients."""
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +18,36 @@ class Caller:
     """One client of each protocol, asked the same question."""
 
     def __init__(self, http_address: str, grpc_address: str) -> None:
+        self._limits: dict[str, int] = {}
         self._clients: dict[str, tuple[Any, Any]] = {
             "HTTP": (triton_http, triton_http.InferenceServerClient(http_address)),
             "gRPC": (triton_grpc, triton_grpc.InferenceServerClient(grpc_address)),
         }
 
     def ask(self, protocol: str, model: str, tensors: Tensors) -> tuple[Tensors, float]:
-        """The named outputs, and how long the answer took in milliseconds."""
+        """The named outputs, and how long the answers took in milliseconds.
+
+        More rows than the model takes at once go in several requests.
+        """
+        limit = self._batch_limit(model)
+        rows = len(next(iter(tensors.values())))
+        parts, elapsed_ms = [], 0.0
+        for start in range(0, rows, limit):
+            piece = {name: array[start : start + limit] for name, array in tensors.items()}
+            answer, took_ms = self._ask_once(protocol, model, piece)
+            parts.append(answer)
+            elapsed_ms += took_ms
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return joined, elapsed_ms
+
+    def _batch_limit(self, model: str) -> int:
+        if model not in self._limits:
+            _module, client = self._clients["gRPC"]
+            config = client.get_model_config(model).config
+            self._limits[model] = config.max_batch_size or sys.maxsize
+        return self._limits[model]
+
+    def _ask_once(self, protocol: str, model: str, tensors: Tensors) -> tuple[Tensors, float]:
         module, client = self._clients[protocol]
         inputs = []
         for name, array in tensors.items():
