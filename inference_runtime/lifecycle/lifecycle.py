@@ -145,9 +145,10 @@ class ModelLifecycle:
             self._retire(version, None)
         text = f"load failed for model '{name}': "
         for number, error in failed.items():
-            if not isinstance(error, RuntimeFault):
+            if isinstance(error, asyncio.CancelledError):
                 raise error
-            reason = status_text(error)
+            fault = error if isinstance(error, RuntimeFault) else Internal(repr(error))
+            reason = status_text(fault)
             self._registry.fail_load(name, number, reason)
             logger.error("loading model '%s' version %d failed: %s", name, number, reason)
             text += f"version {number} is at UNAVAILABLE state: {reason};"

@@ -156,8 +156,13 @@ class RuntimeCore:
         # A client that goes away must not leave a model half loaded.
         task = asyncio.get_running_loop().create_task(work)
         self._parts.tasks.add(task)
-        task.add_done_callback(self._parts.tasks.discard)
+        task.add_done_callback(self._ended)
         await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._parts.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("a load or unload ended badly: %s", task.exception())
 
     def _check_control(self) -> None:
         if self._exiting:

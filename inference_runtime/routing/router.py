@@ -14,13 +14,15 @@ from inference_runtime.routing.traffic_split import TrafficSplit, split
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.routing.validation import check_data, plan_request, request_label
 from inference_runtime.scheduling.inflight import refuse
-from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.messages import InferRequest, RequestHead
+from inference_runtime.spec.request_plan import RequestPlan
 
 logger = logging.getLogger(__name__)
 
 NO_ARM = ""  # the client named a version
 DEFAULT_ARM = "default"  # no table is set
 _MAX_PLANS = 2048
+_MAX_FREE_TEXT = 4096  # characters of a remembered head that the client chose freely
 
 
 @dataclass(slots=True)
@@ -99,10 +101,7 @@ class Router:
             request.version = version
             plan = version.plans.get(head)
             if plan is None:
-                plan = plan_request(head, version.config, request.id)
-                if len(version.plans) >= _MAX_PLANS:
-                    version.plans.clear()
-                version.plans[head] = plan
+                plan = _new_plan(version, request)
             request.plan = plan
             # Sizes of strings are -1 in a plan, so that they always get the closer look.
             if tuple(map(len, request.data)) != plan.byte_sizes:
@@ -147,3 +146,21 @@ class Router:
         if version is None:
             self.refused_unrouted += 1
         refuse(request, fault, version.stats if version is not None else None)
+
+
+def _new_plan(version: LoadedVersion, request: InferRequest) -> RequestPlan:
+    head = request.head
+    plan = plan_request(head, version.config, request.id)
+    if _worth_keeping(head):
+        if len(version.plans) >= _MAX_PLANS:
+            version.plans.clear()
+        version.plans[head] = plan
+    return plan
+
+
+def _worth_keeping(head: RequestHead) -> bool:
+    """A plan keeps its head alive; what is valid in one is small, except for the client's own parameters."""
+    if not head.parameters and not head.sequence_id:
+        return True
+    free = sum(len(key) + len(str(value)) for key, value in head.parameters.items())
+    return free + len(str(head.sequence_id)) <= _MAX_FREE_TEXT

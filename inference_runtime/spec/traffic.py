@@ -8,6 +8,7 @@ that has met the new version keeps meeting it.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from inference_runtime.errors import InvalidArgument
@@ -52,9 +53,15 @@ class TrafficTable:
 
 def bucket_of(salt: str, unit: str) -> int:
     """Where a unit falls, 0..9999: the same for every runtime that has the same salt."""
-    key = hashlib.blake2b(salt.encode(), digest_size=32).digest()
-    digest = hashlib.blake2b(unit.encode("utf-8", "surrogateescape"), digest_size=8, key=key)
+    data = unit.encode("utf-8", "surrogateescape")
+    digest = hashlib.blake2b(data, digest_size=8, key=_key(salt))
     return int.from_bytes(digest.digest(), "big") % BUCKETS
+
+
+@lru_cache(maxsize=256)
+def _key(salt: str) -> bytes:
+    """Salts of any length, as the hash takes keys of up to 64 bytes."""
+    return hashlib.blake2b(salt.encode("utf-8", "surrogateescape"), digest_size=32).digest()
 
 
 def table_body(table: TrafficTable) -> dict[str, Any]:

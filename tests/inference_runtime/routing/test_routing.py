@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,11 @@ async def test_heads_are_remembered_within_bounds(tmp_path):
     write_versions(tmp_path, 1)
     async with core_world(tmp_path) as world:
         await world.load("m")
-        for _ in range(3000):
-            await world.ask("m", **ZERO)
-        assert len(world.registry.serving("m")[1].plans) <= 2048
+        plans = world.registry.serving("m")[1].plans
+        heavy = replace(HEAD, parameters={"note": "x" * 100_000})
+        await world.answer(heavy, DATA)
+        await world.answer(replace(HEAD, parameters={"note": "x"}), DATA)
+        assert len(plans) == 1
+        heads = [head_of("m", ZERO) for _ in range(3000)]
+        await asyncio.gather(*(world.submit(head, DATA)[1] for head in heads))
+        assert 0 < len(plans) <= 2048
