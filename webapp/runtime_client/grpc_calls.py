@@ -168,6 +168,8 @@ class GrpcCalls:
         code = str(problem.status() or "").removeprefix("StatusCode.")
         if code == "DEADLINE_EXCEEDED":
             return RuntimeUnreachable(f"{self._address} did not answer within {seconds:g} s")
+        if text.startswith("Received http2 header"):  # a web server or proxy answered
+            return RuntimeUnreachable(f"{self._address} does not speak gRPC; is it the right port?")
         if code == "UNAVAILABLE" and _NO_CONNECTION.search(text):
             return RuntimeUnreachable(self._no_connection(text))
         return RuntimeRefused(text.strip(), _HTTP_STATUS.get(code, 500))

@@ -15,24 +15,24 @@ class ServingConfigForm(forms.Form):
         label="Instances",
         required=False,
         help_text="How many copies of each version run at once on each device. "
-        "Default: what the uploaded config says, else the runtime's choice.",
+        "Empty: what the uploaded config says, else the runtime's choice.",
     )
     max_batch_size = forms.IntegerField(
         label="Max batch size",
         required=False,
         help_text="The most requests joined into one execution; 0 never joins. "
-        "Default: what the uploaded config says, else 4 where the model can batch.",
+        "Empty: what the uploaded config says, else 4 where the model can batch.",
     )
     dynamic_batching = forms.BooleanField(
         label="Dynamic batching",
         required=False,
-        help_text="Join requests that wait at the same time. Default: on.",
+        help_text="Requests that wait at the same time run as one. Default: on.",
     )
     preferred_batch_sizes = forms.CharField(
         label="Preferred batch sizes",
         required=False,
         help_text="Sizes at which a batch is sent off without waiting longer, such as 4, 8. "
-        "Default: the max batch size.",
+        "Empty: the max batch size.",
     )
     max_queue_delay_microseconds = forms.IntegerField(
         label="Max queue delay (µs)",

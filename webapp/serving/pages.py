@@ -8,12 +8,13 @@ from webapp.core.errors import ControlPlaneError
 from webapp.jobs.choices import JobKind
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import jobs_open
-from webapp.serving.choices import RuntimeHealth
+from webapp.serving.choices import ArmRole, RuntimeHealth
 from webapp.serving.config_diff import diff_lines
 from webapp.serving.forms import ServingConfigForm
 from webapp.serving.live import RUNTIME_PREFIX, runtime_digest
-from webapp.serving.models import LoadedConfig, Runtime
+from webapp.serving.models import LoadedConfig, Runtime, TrafficTable
 from webapp.serving.selectors import (
+    Placement,
     config_in_force,
     config_versions,
     deployment_list,
@@ -45,7 +46,7 @@ def runtime_context(runtime: Runtime) -> dict[str, Any]:
         "topic": f"{RUNTIME_PREFIX}:{runtime.name}",
         "digest": runtime_digest(runtime),
         "counts": placement_counts(runtime=runtime),
-        "managed": [one for one in placements if one.managed],
+        "managed": _with_shares([one for one in placements if one.managed]),
         "others": [one for one in placements if not one.managed],
         "splits": splits_traffic(runtime=runtime),
         "known": bool(runtime.server_name),
@@ -53,6 +54,25 @@ def runtime_context(runtime: Runtime) -> dict[str, Any]:
         "job": _open_job(f"/api/v1/runtimes/{runtime.name}", JobKind.RECONCILE_RUNTIME),
         "deployable": _deployable(runtime),
     }
+
+
+def _with_shares(placements: list[Placement]) -> list[dict[str, Any]]:
+    """Each with its configured share, and why it cannot be undeployed when that is so."""
+    arms: dict[str, dict[int, dict[str, Any]]] = {}
+    rows = TrafficTable.objects.filter(model__name__in={one.model for one in placements})
+    for table in rows.select_related("model"):
+        arms[table.model.name] = {arm["version"]: arm for arm in table.arms}
+    return [_with_share(one, arms.get(one.model, {})) for one in placements]
+
+
+def _with_share(one: Placement, arms: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    arm = arms.get(one.version or 0)
+    keep = ""
+    if arm is not None and arm["role"] == ArmRole.CANARY:
+        keep = "It is the canary of a rollout; promote or abort that first."
+    elif arm is not None and arm["weight"] > 0 and one.desired == "loaded":
+        keep = "It has traffic; move that to another version first."
+    return {"placement": one, "share": arm["weight"] if arm is not None else None, "keep": keep}
 
 
 def _deployable(runtime: Runtime) -> list[ModelVersion]:

@@ -63,7 +63,7 @@ def test_a_version_that_cannot_be_loaded_fails_with_the_runtimes_reason_and_the_
     assert job.state == "FAILED"
     assert job.error["reason"] == "LOAD_FAILED"
     assert "cannot be read as a model" in job.error["detail"]
-    assert "Versions 1 serve on, untouched" in job.error["detail"]
+    assert "Version 1 serves on, untouched" in job.error["detail"]
     assert job.error["fix"]
     deployment = yard.deployment(version)
     assert deployment.state == DeploymentState.FAILED

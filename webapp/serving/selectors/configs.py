@@ -44,7 +44,13 @@ def values_asked(*, model: InferenceModel) -> ServingValues:
 
 
 def config_versions(*, model: InferenceModel, runtime: Runtime | None = None) -> list[int]:
-    """The versions a config is for: those wanted, else the newest that could be deployed."""
+    """The versions a config is for: those loaded, else those wanted, else the newest there is."""
+    loaded = LoadedConfig.objects.filter(model=model)
+    if runtime is not None:
+        loaded = loaded.filter(runtime=runtime)
+    numbers = {number for row in loaded for number in row.versions}
+    if numbers:
+        return sorted(numbers)
     rows = Deployment.objects.filter(version__model=model, wanted=True)
     if runtime is not None:
         rows = rows.filter(runtime=runtime)

@@ -30,7 +30,6 @@ from webapp.serving.selectors import (
     canary_version,
     deployment_get,
     deployment_list,
-    embedded_runtime,
     foreign_models,
     splits_traffic,
     traffic_table,
@@ -39,6 +38,7 @@ from webapp.serving.selectors import (
 )
 from webapp.serving.services.placing import Placer, lease_name
 from webapp.serving.services.probing import runtime_unreachable
+from webapp.serving.services.runtimes import runtime_ensure_embedded
 from webapp.serving.services.traffic import traffic_clear, traffic_push, traffic_set
 
 _LEASE_WAIT_SECONDS = 900.0
@@ -63,7 +63,7 @@ def deployment_request(
     traffic tables sends requests to its newest version.
     """
     require(actor=actor, action=Action.DEPLOY)
-    runtime = runtime or embedded_runtime()
+    runtime = runtime or runtime_ensure_embedded()
     model = version.model
     with transaction.atomic():
         InferenceModel.objects.select_for_update().get(pk=model.pk)
@@ -75,7 +75,7 @@ def deployment_request(
             _refuse_unsplit(version, runtime)
         before = _shown(deployment_get(version=version, runtime=runtime))
         deployment, _ = Deployment.objects.get_or_create(version=version, runtime=runtime)
-        changes: dict[str, Any] = {"wanted": True, "failed_loads": 0, "retry_at": timezone.now()}
+        changes: dict[str, Any] = {"wanted": True, "failed_loads": 0, "retry_at": None}
         if deployment.state != DeploymentState.AVAILABLE:
             changes |= {"state": DeploymentState.PENDING, "reason": "waits for a worker"}
             if deployment.state != DeploymentState.PENDING:
@@ -244,12 +244,14 @@ def _not_loaded(deployment: Deployment) -> ControlPlaneError:
         for row in deployment_list(model=version.model, runtime=runtime)
         if row.state == DeploymentState.AVAILABLE
     ]
-    untouched = (
-        f" Versions {', '.join(map(str, sorted(serving)))} serve on, untouched." if serving else ""
-    )
+    numbers = ", ".join(map(str, sorted(serving)))
+    untouched = {
+        0: "",
+        1: f" Version {numbers} serves on, untouched.",
+    }.get(len(serving), f" Versions {numbers} serve on, untouched.")
+    why = deployment.reason.rstrip(". \n") or "it gave no reason"
     return Conflict(
-        f"{runtime.name} could not load {version}: "
-        f"{deployment.reason or 'it gave no reason'}.{untouched}",
+        f"{runtime.name} could not load {version}: {why}.{untouched}",
         reason="LOAD_FAILED",
         help_text=_fix_for(deployment.reason, runtime),
     )
@@ -411,7 +413,7 @@ def _refuse_needed(deployment: Deployment, out_of_service: bool) -> bool:
     if not elsewhere.exists() and out_of_service:
         return True
     raise Conflict(
-        f"{version} has {weight:.2%} of the traffic."
+        f"{version} has {weight * 100:g}% of the traffic."
         if weight
         else f"{version} is the canary of a rollout.",
         reason="VERSION_HAS_TRAFFIC",

@@ -24,6 +24,7 @@ from webapp.serving.services.placing import (
     model_picture,
     observation_keep,
 )
+from webapp.serving.services.runtimes import runtime_ensure_embedded
 from webapp.serving.services.traffic import traffic_push
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,8 @@ def runtime_probe(*, runtime: Runtime) -> Runtime:
 
 def runtimes_probe() -> None:
     """All runtimes at once, so that one that does not answer delays no other."""
+    runtime_ensure_embedded()
     runtimes = list(Runtime.objects.all())
-    if not runtimes:
-        return
     clients = [client_for(runtime=runtime) for runtime in runtimes]
     with ThreadPoolExecutor(max_workers=min(16, len(clients))) as pool:
         observations = list(pool.map(observe, clients))

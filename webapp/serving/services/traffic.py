@@ -129,8 +129,9 @@ def _finish(
         after=_shown(table),
         note=reason,
     )
-    tell_model(table.model)
+    # Before the watchers are told: with Redis away, telling takes seconds.
     transaction.on_commit(lambda: _push_now(table.model))
+    tell_model(table.model)
 
 
 def _shown(table: TrafficTable) -> dict[str, Any]:
