@@ -118,32 +118,14 @@ class InferMethod(UnaryMethod):
             return
         try:
             if isinstance(answer, InferResponse):
-                self._answer(stream, request, answer)
+                reply = stream.plan.replies.get((answer.head, request.arm))
+                if reply is None or request.id or not _send(reply, stream, answer.data):
+                    self._encode(stream, request, answer, reply)
             else:
                 self._failed(stream, request, answer)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
             _log.exception("an answer could not be sent")
             stream.connection.abort()
-
-    def _answer(self, stream: H2Stream, request: InferRequest, answer: InferResponse) -> None:
-        output = stream.connection.output
-        reply = stream.plan.replies.get((answer.head, request.arm))
-        if (
-            reply is not None
-            and not request.id
-            and output.clear
-            and reply.data_size <= output.window
-            and reply.data_size <= stream.send_window
-            and reply.data_size <= output.frame_size
-        ):
-            frame = _frame(reply, pack_u32(stream.id), answer.data)
-            if len(frame) == reply.frame_size:
-                output.window -= reply.data_size
-                connection = stream.connection
-                connection.write(frame)
-                connection.finish(stream)
-                return
-        self._encode(stream, request, answer, reply)
 
     def _encode(
         self,
@@ -199,21 +181,45 @@ class InferMethod(UnaryMethod):
             grpc_reply.refuse(stream, status, fault.text)
 
 
-def _frame(reply: InferReply, number: bytes, data: Any) -> bytes:
+def _send(reply: InferReply, stream: H2Stream, data: Sequence[Bytes]) -> bool:
+    """Writes the whole answer in one go; False when windows, sizes or a queue do not allow that."""
+    connection = stream.connection
+    output = connection.output
+    size = reply.data_size
+    if (
+        not output.clear
+        or size > output.window
+        or size > stream.send_window
+        or size > output.frame_size
+        or connection.closing
+    ):
+        return False
+    number = pack_u32(stream.id)
     if len(data) == 1:
-        return b"".join(
+        frame = b"".join(
             (
                 reply.first, number, reply.second, number, reply.third, data[0],
                 _TRAILERS_MARK, number, grpc_reply.OK,
             )
         )  # fmt: skip
-    if len(data) == 2:
-        return b"".join(
+    elif len(data) == 2:
+        frame = b"".join(
             (
                 reply.first, number, reply.second, number, reply.third, data[0],
                 reply.marks[1], data[1], _TRAILERS_MARK, number, grpc_reply.OK,
             )
         )  # fmt: skip
+    else:
+        frame = _join(reply, number, data)
+    if len(frame) != reply.frame_size:
+        return False
+    output.window -= size
+    connection.transport.write(frame)
+    connection.finish(stream)
+    return True
+
+
+def _join(reply: InferReply, number: bytes, data: Sequence[Bytes]) -> bytes:
     parts = [reply.first, number, reply.second, number, reply.third, *data[:1]]
     for mark, tensor in zip(reply.marks[1:], data[1:], strict=True):
         parts += (mark, tensor)

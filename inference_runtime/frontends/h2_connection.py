@@ -164,8 +164,12 @@ class H2Connection(asyncio.Protocol):
             position = stop
             kind = word & 255
             try:
-                if kind == 0 and flags <= 1 and stream_id in streams and self.plain:
-                    self._data(streams[stream_id], data, start, stop, flags)
+                if kind == 0 and flags <= 1 and self.plain:
+                    stream = streams.get(stream_id)
+                    if stream is None:
+                        self._uncommon(kind, flags, stream_id & h2.STREAM_MAX, data[start:stop])
+                    else:
+                        self._data(stream, data, start, stop, flags)
                 elif kind == 1 and flags == 4 and stream_id > self.last_stream and self.plain:
                     self._headers(stream_id, data[start:stop], False)
                 else:
@@ -179,29 +183,34 @@ class H2Connection(asyncio.Protocol):
         if stream.ended:
             raise StreamFault(h2.STREAM_CLOSED, stream.id)
         length = stop - start
-        self._receive(stream, length)
+        self.receive_window -= length
+        if self.receive_window < self._receive_low:
+            self._reopen_window()
+        stream.receive_window -= length
+        if stream.receive_window < 0:
+            raise StreamFault(h2.FLOW_CONTROL_ERROR, stream.id)
         stream.received += length
+        head = stream.head
         if last:
             stream.ended = True
-            announced = stream.head.content_length
-            if announced >= 0 and announced != stream.received:
+            if head.content_length != stream.received and head.content_length >= 0:
                 raise StreamFault(h2.PROTOCOL_ERROR, stream.id)
         elif not length:
             self.control_guard.spend()
-        stream.head.on_data(stream, buffer, start, stop, last)
+        head.on_data(stream, buffer, start, stop, last)
 
-    def _receive(self, stream: H2Stream | None, length: int) -> None:
-        """Flow control of what came in. The connection's window is for balance, the streams' for memory."""
+    def _reopen_window(self) -> None:
+        """The connection's window is for balance only: what memory a peer may take, its streams' windows say."""
+        if self.receive_window < 0:
+            raise ConnectionFault(h2.FLOW_CONTROL_ERROR, "connection window exceeded")
+        self.write(h2.window_update(0, self.limits.connection_window - self.receive_window))
+        self.receive_window = self.limits.connection_window
+
+    def _receive_lost(self, length: int) -> None:
+        """Padding, and data of streams that are gone: nobody takes it, but it came."""
         self.receive_window -= length
         if self.receive_window < self._receive_low:
-            if self.receive_window < 0:
-                raise ConnectionFault(h2.FLOW_CONTROL_ERROR, "connection window exceeded")
-            self.write(h2.window_update(0, self.limits.connection_window - self.receive_window))
-            self.receive_window = self.limits.connection_window
-        if stream is not None:
-            stream.receive_window -= length
-            if stream.receive_window < 0:
-                raise StreamFault(h2.FLOW_CONTROL_ERROR, stream.id)
+            self._reopen_window()
 
     def replenish(self, stream: H2Stream) -> None:
         """Lets the peer send more on a stream whose data has been taken."""
@@ -262,12 +271,12 @@ class H2Connection(asyncio.Protocol):
         stream = self.streams.get(stream_id)
         if stream is None:
             self.require_known(stream_id)
-            self._receive(None, len(payload))
+            self._receive_lost(len(payload))
             self.control_guard.spend()
             if stream_id not in self._recent:
                 raise StreamFault(h2.STREAM_CLOSED, stream_id)
             return
-        self._receive(stream, len(payload) - len(content))  # padding counts, and is taken at once
+        self._receive_lost(len(payload) - len(content))
         self._data(stream, content, 0, len(content), flags & h2.END_STREAM)
 
     def _uncommon_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -316,7 +325,8 @@ class H2Connection(asyncio.Protocol):
         if not stream.ended:
             self._recent.append(stream.id)
             self.write(h2.rst_stream(stream.id, h2.NO_ERROR))
-        self.leave_if_done()
+        if self.leaving:
+            self.leave_if_done()
 
     def reset(self, stream_id: int, code: int) -> None:
         self._recent.append(stream_id)

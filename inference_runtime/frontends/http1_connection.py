@@ -90,6 +90,7 @@ class Http1Connection(asyncio.Protocol):
     """`request` and `plan` belong to the route under way."""
 
     __slots__ = (
+        "_at",
         "_body",
         "_joins",
         "_refused",
@@ -112,7 +113,10 @@ class Http1Connection(asyncio.Protocol):
         self._joins = joins
         self._watch = HttpWatch(self, shared.timeouts)
         self.transport: Any = None
-        self._rest = b""  # an incomplete head, or what came behind the request under way
+        # An incomplete head, or what came behind the request under way, from `_at` on: cutting it off at
+        # every request would copy a long pipeline once for each.
+        self._rest = b""
+        self._at = 0
         self._body: Body | None = None  # of `current`, while it is incomplete
         self._refused: HttpReply | None = None  # what to say once the refused body is over
         self.current: Known | None = None
@@ -176,15 +180,19 @@ class Http1Connection(asyncio.Protocol):
         if self.closing:
             return
         if self.busy or self.paused:
-            self._rest += data
+            self._keep(self._rest[self._at :] + data, 0)
             if len(self._rest) > _PIPELINE_LIMIT:
                 self.transport.pause_reading()
         elif self._body is not None:
             self._feed(data, 0)
         else:
-            data = self._rest + data
+            data = self._rest[self._at :] + data
             self._rest = b""
             self._consume(data, 0)
+
+    def _keep(self, data: bytes, position: int) -> None:
+        self._rest = data
+        self._at = position
 
     def _consume(self, data: bytes, position: int) -> None:
         end = len(data)
@@ -216,7 +224,7 @@ class Http1Connection(asyncio.Protocol):
             if self.busy:
                 break
         if position < end and not self.closing:
-            self._rest = data[position:]
+            self._keep(data, position)
 
     def _known(self, raw: bytes) -> Known:
         if len(raw) > _HEAD_LIMIT:
@@ -262,7 +270,7 @@ class Http1Connection(asyncio.Protocol):
         else:
             current.route.run(self, current.head, content, 0, len(content))
         if position < len(data) and not self.closing:
-            self._rest = data[position:]
+            self._keep(data, position)
             if not self.busy:
                 self._resume_soon()  # not now: a client could nest calls as deep as it pipelines
 
@@ -271,7 +279,8 @@ class Http1Connection(asyncio.Protocol):
     @property
     def plain(self) -> bool:
         """The answer needs no Connection header."""
-        return self.current is not None and self.current.plain and not self.draining
+        current = self.current
+        return current is not None and current.plain and not self.draining
 
     def reply(self, reply: HttpReply) -> None:
         """Answers the request under way; nothing happens when its client has left."""
@@ -303,6 +312,13 @@ class Http1Connection(asyncio.Protocol):
         if not self.closing:
             self.transport.writelines(parts)
 
+    def send_whole(self, whole: bytes) -> None:
+        """`send` for an answer made for a connection that is `plain`."""
+        self.transport.write(whole)
+        self.busy = False
+        if self._rest:
+            self._resume_soon()
+
     def sent(self) -> None:
         """The answer is written: the connection is free, or done."""
         self.busy = False
@@ -321,7 +337,7 @@ class Http1Connection(asyncio.Protocol):
             self.transport.resume_reading()
         data, self._rest = self._rest, b""
         if data:
-            self._consume(data, 0)
+            self._consume(data, self._at)
 
     def _refuse(self, reply: HttpReply) -> None:
         """Answers what can not be a request, and ends the connection.

@@ -87,7 +87,7 @@ def parse(raw: bytes) -> RequestHead1:
         query=query,
         headers=headers,
         length=_length(collector.fields, old),
-        keep_alive=parser.should_keep_alive(),
+        keep_alive=_keeps_open(headers, old),
         old=old,
         expects_continue=not old and headers.get("expect", "").lower() == "100-continue",
     )
@@ -115,6 +115,11 @@ def _joined(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def _keeps_open(headers: Mapping[str, str], old: bool) -> bool:
+    words = {word.strip() for word in headers.get("connection", "").lower().split(",")}
+    return "close" not in words and (not old or "keep-alive" in words)
 
 
 def _length(fields: list[tuple[bytes, bytes]], old: bool) -> int:

@@ -49,35 +49,38 @@ class InferReplies:
             return
         try:
             if isinstance(answer, InferResponse):
-                self._answer(connection, request, answer)
+                reply = connection.plan.replies.get((answer.head, request.arm))
+                if reply is None or request.id or self._encoding:
+                    self._encode(connection, request, answer)
+                else:
+                    self._send(connection, request, answer, reply)
             else:
                 self._failed(connection, request, answer)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
             _log.exception("an answer could not be sent")
             connection.abort()
 
-    def _answer(
-        self, connection: Http1Connection, request: InferRequest, answer: InferResponse
+    def _send(
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        reply: PreparedReply,
     ) -> None:
-        reply = connection.plan.replies.get((answer.head, request.arm))
-        if reply is None or request.id or self._encoding:
-            self._encode(connection, request, answer)
-            return
-        if not connection.plain:
-            start = reply.headers + connection.connection_header() + b"\r\n" + reply.document
-            connection.send((start, *answer.data))
-        elif reply.size < _JOIN_BELOW:
+        plain = connection.plain
+        if plain and reply.size < _JOIN_BELOW:
             whole = b"".join((reply.whole, *answer.data))
-            if len(whole) != reply.size:
-                self._encode(connection, request, answer)
+            if len(whole) == reply.size:
+                connection.send_whole(whole)
                 return
-            connection.write(whole)
-            connection.sent()
         elif len(reply.whole) + sum(map(len, answer.data)) == reply.size:
-            connection.write_parts((reply.whole, *answer.data))
+            start = reply.whole
+            if not plain:
+                start = reply.headers + connection.connection_header() + b"\r\n" + reply.document
+            connection.write_parts((start, *answer.data))
             connection.sent()
-        else:
-            self._encode(connection, request, answer)
+            return
+        self._encode(connection, request, answer)
 
     def _encode(
         self, connection: Http1Connection, request: InferRequest, answer: InferResponse

@@ -34,6 +34,8 @@ class HttpPlan:
     def data(self, buffer: bytes, base: int) -> list[Bytes]:
         """Of a request whose inputs are all binary."""
         if self.data_size < _COPY_BELOW:
+            if len(self.spans) == 1:
+                return [buffer[base : base + self.data_size]]
             return [buffer[base + first : base + last] for first, last in self.spans]
         view = memoryview(buffer)
         return [view[base + first : base + last] for first, last in self.spans]

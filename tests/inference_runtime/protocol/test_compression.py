@@ -1,0 +1,60 @@
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given, strategies as st
+
+from inference_runtime.errors import InvalidArgument
+from inference_runtime.protocol import compression
+
+
+@given(st.binary(max_size=2000), st.sampled_from(["gzip", "deflate"]))
+def test_what_was_compressed_comes_back(data, encoding):
+    assert compression.inflate(compression.deflate(data, encoding), len(data)) == data
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
+def test_both_formats_are_found_out(compress):
+    assert compression.inflate(compress(b"abc"), 3) == b"abc"
+
+
+def test_gzip_members_follow_one_another():
+    assert compression.inflate(gzip.compress(b"a") + gzip.compress(b"b"), 2) == b"ab"
+
+
+@pytest.mark.parametrize("limit", [0, 999_999])
+def test_a_bomb_stops_at_the_limit(limit):
+    with pytest.raises(compression.TooLarge):
+        compression.inflate(gzip.compress(bytes(1_000_000)), limit)
+
+
+def test_the_limit_counts_all_members():
+    with pytest.raises(compression.TooLarge):
+        compression.inflate(gzip.compress(b"abc") * 3, 8)
+
+
+@pytest.mark.parametrize("data", [b"plain", gzip.compress(b"abc")[:-4], b""])
+def test_what_is_not_compressed_data_is_refused(data):
+    with pytest.raises(InvalidArgument, match="failed to decompress the request body"):
+        compression.inflate(data, 100)
+
+
+@pytest.mark.parametrize(
+    ("header", "chosen"),
+    [
+        ("", "identity"),
+        ("gzip", "gzip"),
+        ("deflate, gzip", "deflate"),
+        ("deflate;q=0.5, gzip;q=0.8", "gzip"),
+        ("GZIP ; q=1", "gzip"),
+        ("gzip;q=x, deflate;q=0.1", "deflate"),
+        ("gzip;q=2", "identity"),
+        ("gzip;level=3", "identity"),
+        ("gzip;q=0", "identity"),
+        ("br, *", "identity"),
+        ("identity, gzip", "identity"),
+        ("gzip;q=0.5, identity;q=0.9", "identity"),
+    ],
+)
+def test_the_highest_weight_wins_and_the_earliest_of_equals(header, chosen):
+    assert compression.choose(header) == chosen
