@@ -28,17 +28,16 @@
       this.unknown = unknown;
     }
 
-    // Indices that belong to one unbroken piece of a line. Where rest has no value (`idle` null),
-    // short rests are bridged; what is unknown never is.
-    runs(values, idle) {
+    // Indices that belong to one unbroken piece of a line. Short rests without a value and missed
+    // ticks are bridged; what is unknown never is.
+    runs(values) {
       const runs = [];
       let run = null;
       for (let i = 0; i < values.length; i += 1) {
         if (values[i] === null || values[i] === undefined) continue;
         const before = run && run[run.length - 1];
         const steps = run ? Math.round((this.x[i] - this.x[before]) / this.step) : 0;
-        const near = steps <= 1 || (steps <= BRIDGED_STEPS && (idle === null || i === before + 1));
-        if (run && near && !this.isUnknown(this.x[before], this.x[i])) run.push(i);
+        if (run && steps <= BRIDGED_STEPS && !this.isUnknown(this.x[before], this.x[i])) run.push(i);
         else runs.push((run = [i]));
       }
       return runs;
@@ -101,12 +100,12 @@
     const traces = spec.data.map((trace, index) => ({
       ...trace,
       legendgroup: trace.meta.key,
-      ...shape.path(shape.runs(lines[index], trace.meta.idle), lines[index], lines[index]),
+      ...shape.path(shape.runs(lines[index]), lines[index], lines[index]),
     }));
     const bands = spec.bands.map((band) => {
       const of = (key) => lines[spec.data.findIndex((trace) => trace.meta.key === key)];
       const [lower, upper] = [of(band.lower), of(band.upper)];
-      return fill(shape.area(shape.runs(upper, null), upper, lower), band.color, 0.13);
+      return fill(shape.area(shape.runs(upper), upper, lower), band.color, 0.13);
     });
     return [...bands, ...traces];
   }
@@ -117,7 +116,7 @@
     const tops = stack(drawn.map((index) => lines[index]));
     const traces = drawn.flatMap((index, layer) => {
       const trace = spec.data[index];
-      const runs = shape.runs(tops[layer], trace.meta.idle);
+      const runs = shape.runs(tops[layer]);
       return [
         { ...trace, line: { ...trace.line, width: 1 }, ...shape.path(runs, tops[layer], lines[index]) },
         fill(shape.area(runs, tops[layer], tops[layer - 1]), trace.line.color, 0.35),

@@ -107,7 +107,7 @@ def board_data(*, board: Board) -> Json:
         "from": _ms(window.since),
         "span_ms": None if board.since else window.step * window.count * 1000,
         "x": {"first": _ms(window.moment(0)), "step": window.step * 1000, "count": count},
-        "unknown": _unknown(window, grid.known(EVERYTHING)[:count]),
+        "unknown": _intervals(window, grid.unknown(EVERYTHING)[:count]),
         "marks": [
             mark_body(mark)
             for mark in marks_between(
@@ -142,11 +142,11 @@ def _steps_known(window: Window, newest: datetime | None, now: datetime) -> int:
     return min(max(window.index_of(newest) + 1, 1), window.count)
 
 
-def _unknown(window: Window, known: Sequence[bool]) -> list[list[int]]:
-    """The intervals nothing is known of, in ms, both ends inside what is known."""
+def _intervals(window: Window, unknown: Sequence[bool]) -> list[list[int]]:
+    """The intervals nothing is known of, in ms, from the last moment that is known."""
     intervals: list[list[int]] = []
-    for index, is_known in enumerate(known):
-        if is_known:
+    for index, is_unknown in enumerate(unknown):
+        if not is_unknown:
             continue
         start, end = _ms(window.moment(index - 1)), _ms(window.moment(index))
         if intervals and intervals[-1][1] == start:

@@ -28,6 +28,7 @@ class Placed(Counted, Protocol):
 
 
 EVERYTHING = "all"
+AVERAGED_MS = 5000.0  # a longer pause between two readings is a gap, whatever the counters say
 _GAUGES = {"pending", "inflight"}
 Grouping = Callable[[Placed], Hashable]
 
@@ -87,6 +88,7 @@ class Grid:
         self._cells: dict[Hashable, dict[int, _Cell]] = defaultdict(dict)
         self._runtimes: dict[Hashable, set[int]] = defaultdict(set)
         self._requests: dict[Hashable, int] = defaultdict(int)
+        self._averaged: set[int] = set()  # steps whose counts stand in a later one
         self._told: set[tuple[Hashable, str]] = set()  # gauges that some sample has
 
     def cover(self, *, runtime_id: int, at: datetime, span_ms: float) -> None:
@@ -94,6 +96,9 @@ class Grid:
         if span_ms > 0 and 0 <= index < self.window.count:
             coverage = self._coverage[runtime_id]
             coverage[index] = coverage.get(index, 0.0) + span_ms
+            if span_ms <= AVERAGED_MS:
+                steps = round(span_ms / 1000 / self.window.step)
+                self._averaged.update(range(index - steps + 1, index))
 
     def add(self, sample: Placed) -> None:
         index = self.window.index_of(sample.at)
@@ -126,6 +131,11 @@ class Grid:
         seen = self._runtimes[key] if key in self._runtimes else set(self._coverage)
         steps = set[int]().union(*(self._coverage.get(runtime, {}) for runtime in seen))
         return [index in steps for index in range(self.window.count)]
+
+    def unknown(self, key: Hashable) -> list[bool]:
+        """What is not known, not even as part of the sample after a missed tick."""
+        known = self.known(key)
+        return [not one and index not in self._averaged for index, one in enumerate(known)]
 
     def series(self, key: Hashable, *metrics: str) -> dict[str, Series]:
         cells = self._cells.get(key, {})

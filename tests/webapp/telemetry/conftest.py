@@ -1,13 +1,14 @@
 """A runtime to read, its row, and a sampler that ticks when told."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.fakes.counting_runtime import CountingRuntime
 from webapp.serving.models import Runtime
-from webapp.telemetry.sampler import Sampler, whole_second
+from webapp.telemetry.sampler import Sampler, seconds_to_next, whole_second
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -33,15 +34,13 @@ def sampler() -> Iterator[Sampler]:
 
 
 @pytest.fixture
-def tick(sampler: Sampler) -> Callable[[], datetime]:
-    """The next second's tick; the last of 60 ticks lies in the present."""
-    start = whole_second(datetime.now(UTC)) - timedelta(seconds=60)
-    count = 0
+def tick(sampler: Sampler, clock: Clock) -> Callable[[], datetime]:
+    """The next second's tick; the clock stands still in between."""
+    clock.advance(seconds_to_next(clock.now()))
 
     def one() -> datetime:
-        nonlocal count
-        count += 1
-        at = start + timedelta(seconds=count)
+        clock.advance(1)
+        at = whole_second(clock.now())
         assert sampler.tick(at=at)
         return at
 

@@ -24,8 +24,7 @@ def last(data: Any, name: str) -> dict[str, float | None]:
 
 def test_live_board_shows_what_was_served(runtime: CountingRuntime, tick: Tick) -> None:
     runtime.load("resnet50", 3)
-    for _ in range(59):
-        tick()
+    tick()
     runtime.serve("resnet50", 3, requests=8, latency_ms=5, failures=2)
     runtime.pending["resnet50", 3] = 4
     tick()
@@ -64,8 +63,7 @@ def test_every_gpu_has_its_lines(runtime: CountingRuntime, tick: Tick) -> None:
          "memory_total_bytes": 20, "power_watts": 100.0, "temperature_celsius": 50}
         for n in range(2)
     ]  # fmt: skip
-    for _ in range(60):
-        tick()
+    tick()
     data = board_data(board=Board())
     names = [trace["name"] for trace in figure(data, "gpu_power_watts")["data"]]
     assert names == ["gpu:0 on edge-1", "gpu:1 on edge-1"]
@@ -91,8 +89,7 @@ def test_model_board_colours_versions_by_their_role(runtime: CountingRuntime, ti
 
 def test_rollout_board_compares_the_arms(runtime: CountingRuntime, tick: Tick) -> None:
     start = tick()
-    for _ in range(58):
-        tick()
+    tick()
     runtime.serve("resnet50", 3, requests=30, latency_ms=4)
     runtime.serve("resnet50", 4, arm="canary", requests=10, latency_ms=9)
     tick()
@@ -145,8 +142,7 @@ def test_live_page_shows_a_silent_runtime(world: World) -> None:
 
 
 def test_golden_numbers_are_in_the_page(world: World, runtime: CountingRuntime, tick: Tick) -> None:
-    for _ in range(59):
-        tick()
+    tick()
     runtime.serve("resnet50", 3, requests=10, timeouts=1)
     tick()
     page = world.client("viewer").get("/live/").content.decode()
@@ -188,8 +184,7 @@ def test_traffic_has_configured_applied_and_observed_shares(
         {"version": 4, "variant": None, "role": "canary", "weight": 0.1},
     ]
     TrafficTable.objects.create(model=model, generation=7, salt="s", arms=arms)
-    for _ in range(59):
-        tick()
+    tick()
     api = world.api_client("viewer")
     body = api.get("/api/v1/models/resnet50/traffic").json()
     assert [arm["observed"] for arm in body["arms"]] == [None, None]
@@ -210,8 +205,8 @@ def test_series_say_their_unit_and_formula(
     world: World, runtime: CountingRuntime, tick: Tick
 ) -> None:
     runtime.load("resnet50", 3)
-    for _ in range(59):
-        tick()
+    tick()
+    tick()
     runtime.serve("resnet50", 3, requests=5)
     tick()
     url = "/api/v1/telemetry/series?metric=requests_per_second&model=resnet50&version=3&range=5m"

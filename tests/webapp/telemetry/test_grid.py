@@ -46,6 +46,14 @@ def test_rate_is_over_the_time_the_runtime_was_seen() -> None:
     assert grid.totals(EVERYTHING).rate == 5
 
 
+def test_missed_tick_is_averaged_into_the_next_but_a_pause_is_a_gap() -> None:
+    grid = grid_of((1, 1), count=20)
+    grid.cover(runtime_id=1, at=NOW + timedelta(seconds=3), span_ms=2010)
+    grid.cover(runtime_id=1, at=NOW + timedelta(seconds=12), span_ms=9000)
+    unknown = grid.unknown(EVERYTHING)
+    assert unknown[:12] == [False, False, False, *[True] * 8, False]
+
+
 def test_rates_of_two_runtimes_add_up_each_over_its_own_time() -> None:
     grid = grid_of((1, 1), (2, 1), count=1)
     grid.cover(runtime_id=2, at=NOW + timedelta(seconds=1), span_ms=1000)
