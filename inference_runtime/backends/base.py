@@ -71,6 +71,7 @@ class BackendFactory(Protocol):
     """A backend class: makes copies, and describes a file without making one."""
 
     utf8_strings: bool  # BYTES elements must be UTF-8 text
+    overlapping: bool  # executions of one copy may overlap: several instances can stand on it
 
     def __call__(self, options: Mapping[str, str]) -> Backend: ...
 

@@ -13,6 +13,7 @@ class IdentityBackend:
     """`execute_delay_ms` in the config's parameters makes every execution take that long."""
 
     utf8_strings = False
+    overlapping = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options

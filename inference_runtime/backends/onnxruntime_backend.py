@@ -48,6 +48,7 @@ class OnnxRuntimeBackend:
     """One instance. CPU instances of a version share a session: its runs may overlap and weights are kept once."""
 
     utf8_strings = True  # ORT's Python binding takes and gives text, not bytes
+    overlapping = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options

@@ -7,15 +7,15 @@ finish what they had accepted. Versions whose files and config did not change st
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from inference_runtime import pb
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.loader import VersionLoader
 from inference_runtime.lifecycle.registry import ModelRegistry, status_text
+from inference_runtime.lifecycle.resizing import same_but_for
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
@@ -104,20 +104,36 @@ class ModelLifecycle:
                 f"load failed for model '{name}': at least one version must be available under the "
                 f"version policy of model '{name}'\n"
             )
-        serving = self._registry.serving(name)
-        kept = {
-            number: serving[number]
-            for number in polled.versions
-            if number in serving and applied is not None and _same_version(applied, polled, number)
-        }
+        same = self._same_files(applied, polled)
+        as_it_is = applied is not None and same_but_for(
+            applied.proto, polled.proto, "version_policy"
+        )
+        kept = same if as_it_is else {}
         fresh = [number for number in polled.versions if number not in kept]
-        versions = {**kept, **await self._load_versions(name, polled, fresh)}
+        versions = {**kept, **await self._load_versions(polled, fresh, same)}
+        for loaded in kept.values():
+            loaded.config.proto.version_policy.CopyFrom(polled.proto.version_policy)
         for number in fresh:
             self._loader.publish(versions[number])
         for loaded in self._registry.publish(name, versions, polled):
             self._retire(loaded, applied)
         logger.info("model '%s' serves versions %s", name, ", ".join(map(str, sorted(versions))))
         return polled
+
+    def _same_files(
+        self, applied: PolledModel | None, polled: PolledModel
+    ) -> dict[int, LoadedVersion]:
+        """Serving versions that need no new load: other instance groups or another policy at most."""
+        if applied is None or not same_but_for(
+            applied.proto, polled.proto, "version_policy", "instance_group"
+        ):
+            return {}
+        serving = self._registry.serving(polled.name)
+        return {
+            number: serving[number]
+            for number in polled.versions
+            if number in serving and _unchanged(applied, polled, number)
+        }
 
     async def _polling(self, name: str, look: Callable[[], Looked]) -> Looked:
         try:
@@ -129,11 +145,19 @@ class ModelLifecycle:
             ) from fault
 
     async def _load_versions(
-        self, name: str, polled: PolledModel, numbers: Sequence[int]
+        self, polled: PolledModel, numbers: Sequence[int], same: Mapping[int, LoadedVersion]
     ) -> dict[int, LoadedVersion]:
+        """All of them or none; those that are the `same` only get other instances."""
+        name = polled.name
         self._registry.begin_load(name, numbers)
         results = await asyncio.gather(
-            *(self._loader.load(polled, number) for number in numbers), return_exceptions=True
+            *(
+                self._loader.resize(same[number], polled)
+                if number in same
+                else self._loader.load(polled, number)
+                for number in numbers
+            ),
+            return_exceptions=True,
         )
         by_number = dict(zip(numbers, results, strict=True))
         loaded = {n: r for n, r in by_number.items() if isinstance(r, LoadedVersion)}
@@ -161,7 +185,7 @@ class ModelLifecycle:
 
     async def _leave(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
         try:
-            await self._loader.retire(loaded)
+            await self._loader.retire(loaded, self._registry.at_work)
         except RuntimeFault as fault:
             logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
         self._registry.finish_unload(loaded)
@@ -204,19 +228,11 @@ def _unmodified(applied: PolledModel, polled: PolledModel) -> bool:
     return applied.directory == polled.directory and applied.snapshot == polled.snapshot
 
 
-def _same_version(applied: PolledModel, polled: PolledModel, number: int) -> bool:
-    """Whether a version can stay as it is: same files, same shared files, same config but for the policy."""
+def _unchanged(applied: PolledModel, polled: PolledModel, number: int) -> bool:
+    """Whether the files of a version, and those that all versions share, are as they were."""
     return (
         applied.directory == polled.directory
         and number in applied.snapshot.versions
         and applied.snapshot.versions[number] == polled.snapshot.versions.get(number)
         and applied.snapshot.other == polled.snapshot.other
-        and _without_policy(applied.proto) == _without_policy(polled.proto)
     )
-
-
-def _without_policy(proto: pb.ModelConfig) -> pb.ModelConfig:
-    copy = pb.ModelConfig()
-    copy.CopyFrom(proto)
-    copy.ClearField("version_policy")
-    return copy

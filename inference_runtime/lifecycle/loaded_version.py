@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from inference_runtime.backends.base import LoadedInstance
+from inference_runtime.backends.base import BackendFactory, LoadedInstance
 from inference_runtime.scheduling.scheduler import Scheduler
 from inference_runtime.spec.messages import RequestHead
 from inference_runtime.spec.model_config import ModelConfig
@@ -23,6 +23,7 @@ class LoadedVersion:
     instances: tuple[LoadedInstance, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of outputs: label lines
     utf8_strings: bool = False  # the backend takes text: other bytes are refused at the door
+    factory: BackendFactory | None = None  # what its instances were made by
     number_text: str = field(init=False)
     # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
     plans: dict[RequestHead, RequestPlan] = field(default_factory=dict, init=False)

@@ -7,7 +7,7 @@ loop, where it lives.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -15,9 +15,11 @@ from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.free_memory import return_free_memory
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
+from inference_runtime.lifecycle.resizing import resized_config, shared_instances
 from inference_runtime.lifecycle.version_config import (
     BackendSettings,
     PreparedVersion,
+    artifact_of,
     prepare_version,
 )
 from inference_runtime.repository.repository import PolledModel
@@ -25,6 +27,7 @@ from inference_runtime.scheduling.scheduler import build_scheduler
 from inference_runtime.spec.layout import OutsideRoot
 from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.registry import StatsRegistry
+from inference_runtime.telemetry.stats import VersionStats
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -75,37 +78,43 @@ class VersionLoader:
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()
         prepared = await self.in_thread(lambda: prepare_version(polled, version, self._settings))
-        instances = await self._instances(prepared)
+        instances = await self._instances(prepared, list(prepared.config.instances()))
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
         try:
-            scheduler = build_scheduler(
-                model_name=polled.name,
-                version=version,
-                config=prepared.config,
-                instances=instances,
-                stats=stats,
-                loop=asyncio.get_running_loop(),
-            )
+            loaded = _assemble(prepared, instances, stats)
         except RuntimeFault:
             await self._release(instances)
             raise
         stats.load_seconds = time.monotonic() - began
-        return LoadedVersion(
-            name=polled.name,
-            number=version,
-            config=prepared.config,
-            scheduler=scheduler,
-            stats=stats,
-            instances=tuple(instances),
-            labels=prepared.labels,
-            utf8_strings=prepared.factory.utf8_strings,
-        )
+        return loaded
 
-    async def _instances(self, prepared: PreparedVersion) -> list[LoadedInstance]:
+    async def resize(self, loaded: LoadedVersion, polled: PolledModel) -> LoadedVersion:
+        """The same version with other instance groups, on the copies there are; `loaded` goes on meanwhile."""
+        factory = loaded.factory
+        if factory is None or not factory.overlapping:
+            return await self.load(polled, loaded.number)
+        config = resized_config(loaded.config, polled.proto, factory, self._settings)
+        prepared = PreparedVersion(
+            artifact=artifact_of(polled, loaded.number),
+            config=config,
+            factory=factory,
+            options=self._settings.options(config.backend),
+            labels=loaded.labels,
+        )
+        shared, missing = shared_instances(config, loaded.instances)
+        fresh = await self._instances(prepared, missing)
+        try:
+            return _assemble(prepared, [*shared, *fresh], loaded.stats)
+        except RuntimeFault:
+            await self._release(fresh)
+            raise
+
+    async def _instances(
+        self, prepared: PreparedVersion, specs: Sequence[InstanceSpec]
+    ) -> list[LoadedInstance]:
         """All copies at once, as far as the threads reach; none stays behind when one fails."""
         results = await asyncio.gather(
-            *(self._instance(prepared, spec) for spec in prepared.config.instances()),
-            return_exceptions=True,
+            *(self._instance(prepared, spec) for spec in specs), return_exceptions=True
         )
         loaded = [result for result in results if isinstance(result, LoadedInstance)]
         failures = [result for result in results if isinstance(result, BaseException)]
@@ -124,16 +133,52 @@ class VersionLoader:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""
         self._stats.publish(loaded.stats, load_seconds=loaded.stats.load_seconds)
 
-    async def retire(self, loaded: LoadedVersion) -> None:
-        """Waits for the last request of a version that takes no new ones, then frees its memory."""
-        await loaded.scheduler.drain()
-        self._stats.retire(loaded.stats)
-        await self._release(list(loaded.instances))
+    async def retire(
+        self, loaded: LoadedVersion, at_work: Callable[[], Iterable[LoadedVersion]]
+    ) -> None:
+        """Waits for the last request of a version that takes no new ones, then frees its memory.
 
-    async def _release(self, instances: list[LoadedInstance]) -> None:
+        What other versions `at_work` stand on stays: counters and copies outlive a change of instances.
+        """
+        await loaded.scheduler.drain()
+        others = [other for other in at_work() if other is not loaded]
+        heirs = [other for other in others if other.stats is loaded.stats]
+        for heir in heirs:
+            heir.stats.gauges = heir.scheduler.gauges
+        if not heirs:
+            self._stats.retire(loaded.stats)
+        used = {id(instance.backend) for other in others for instance in other.instances}
+        await self._release([each for each in loaded.instances if id(each.backend) not in used])
+
+    async def _release(self, instances: Sequence[LoadedInstance]) -> None:
         for instance in instances:
             await self.in_thread(instance.backend.unload)
         await self.in_thread(return_free_memory)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _assemble(
+    prepared: PreparedVersion, instances: Sequence[LoadedInstance], stats: VersionStats
+) -> LoadedVersion:
+    artifact, config = prepared.artifact, prepared.config
+    scheduler = build_scheduler(
+        model_name=artifact.model_name,
+        version=artifact.version,
+        config=config,
+        instances=instances,
+        stats=stats,
+        loop=asyncio.get_running_loop(),
+    )
+    return LoadedVersion(
+        name=artifact.model_name,
+        number=artifact.version,
+        config=config,
+        scheduler=scheduler,
+        stats=stats,
+        instances=tuple(instances),
+        labels=prepared.labels,
+        utf8_strings=prepared.factory.utf8_strings,
+        factory=prepared.factory,
+    )

@@ -58,14 +58,16 @@ def prepare_version(
     _check_supported(proto)
     factory = backend_named(proto.backend)
     options = settings.options(proto.backend)
-    artifact = ModelArtifact(
-        polled.name, version, polled.directory, polled.directory / str(version)
-    )
+    artifact = artifact_of(polled, version)
     description = factory.describe(artifact, proto, options)
     if settings.auto_complete and description is not None:
         complete(proto, description, _default_max_batch_size(options))
     _settle(proto, factory, settings, description)
     return PreparedVersion(artifact, read(proto), factory, options, _labels(polled, proto))
+
+
+def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:
+    return ModelArtifact(polled.name, version, polled.directory, polled.directory / str(version))
 
 
 def _settle(

@@ -78,6 +78,55 @@ async def test_versions_that_did_not_change_stay_loaded(tmp_path):
         assert world.registry.serving("m")[1] is not before[1]
 
 
+def instances(count):
+    return f"{ALL} instance_group {{ kind: KIND_CPU count: {count} }}"
+
+
+async def test_other_instance_counts_keep_copies_counters_and_requests(tmp_path):
+    for version in (1, 2):
+        write_model(tmp_path, "m", add_constant(version), version=version, config=instances(1))
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        before = world.registry.serving("m")[1]
+        assert await answer_of(world, "1") == 1
+        for count in (3, 1, 2):
+            (tmp_path / "m/config.pbtxt").write_text(instances(count))
+            streams = [asyncio.create_task(answer_of(world, "1")) for _ in range(8)]
+            await world.load("m")
+            assert await asyncio.gather(*streams) == [1] * 8
+            after = world.registry.serving("m")[1]
+            assert after.instances[0].backend is before.instances[0].backend
+            assert len(after.instances) == count
+            assert world.core.model_config("m", "1").instance_group[0].count == count
+            statistics = world.core.model_statistics("m", "1").model_stats[0]
+            assert statistics.inference_count > 1
+            gauges = world.core.switchyard_statistics()["models"][0]
+            assert gauges["instances"] == count
+            await eventually(lambda: len(world.registry.at_work()) == 2)
+        await world.unload("m")
+        await eventually(lambda: not world.registry.at_work())
+        await world.load("m")
+        assert await answer_of(world, "1") == 1
+
+
+async def test_an_impossible_instance_group_leaves_what_served(tmp_path):
+    for version in (1, 2):
+        write_model(tmp_path, "m", add_constant(version), version=version, config=instances(1))
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        (tmp_path / "m/config.pbtxt").write_text(f"{ALL} instance_group {{ kind: KIND_GPU }}")
+        with pytest.raises(InvalidArgument, match="has kind KIND_GPU but"):
+            await world.load("m")
+        (tmp_path / "m/config.pbtxt").write_text(instances(2))
+        write_model(tmp_path, "m", add_constant(2), version=3)
+        (tmp_path / "m/3/model.onnx").write_bytes(b"broken")
+        with pytest.raises(InvalidArgument, match="version 3 is at UNAVAILABLE state"):
+            await world.load("m")
+        await eventually(lambda: len(world.registry.at_work()) == 2)
+        assert await answer_of(world, "1") == 1
+        assert world.core.switchyard_statistics()["models"][0]["instances"] == 1
+
+
 async def test_a_failed_load_says_which_version_and_why_and_fails_again(tmp_path):
     for version in (1, 2):
         write_model(tmp_path, "m", add_constant(1), version=version, config=ALL)

@@ -1,0 +1,62 @@
+"""A version that only gets other instance groups: same files, same counters, the copies there are kept."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from inference_runtime import pb
+from inference_runtime.backends.base import BackendFactory, LoadedInstance
+from inference_runtime.lifecycle.version_config import BackendSettings
+from inference_runtime.spec.config_defaults import fill_instance_groups
+from inference_runtime.spec.config_rules import check_instance_groups
+from inference_runtime.spec.model_config import InstanceSpec, ModelConfig, read
+
+
+def same_but_for(before: Any, after: Any, *fields: str) -> bool:
+    """Whether two configs differ in these fields at most."""
+    return bool(_without(before, fields) == _without(after, fields))
+
+
+def _without(proto: Any, fields: Iterable[str]) -> Any:
+    copy = pb.ModelConfig()
+    copy.CopyFrom(proto)
+    for name in fields:
+        copy.ClearField(name)
+    return copy
+
+
+def resized_config(
+    config: ModelConfig, wanted: Any, factory: BackendFactory, settings: BackendSettings
+) -> ModelConfig:
+    """The complete config with the instance groups of `wanted`; raises InvalidArgument."""
+    proto = pb.ModelConfig()
+    proto.CopyFrom(config.proto)
+    proto.ClearField("instance_group")
+    proto.instance_group.extend(wanted.instance_group)
+    proto.version_policy.CopyFrom(wanted.version_policy)
+    supported = factory.gpu_support()
+    gpus = settings.usable_gpus if supported else ()
+    fill_instance_groups(proto, gpus)
+    check_instance_groups(proto, gpus, gpu_support=supported)
+    return read(proto)
+
+
+def shared_instances(
+    config: ModelConfig, instances: Iterable[LoadedInstance]
+) -> tuple[list[LoadedInstance], list[InstanceSpec]]:
+    """Instances of the config that can run on copies there are, and those that need a copy of their own."""
+    by_place: dict[Any, list[LoadedInstance]] = {}
+    for instance in instances:
+        by_place.setdefault((instance.spec.kind, instance.spec.device), []).append(instance)
+    turn = dict.fromkeys(by_place, 0)
+    shared: list[LoadedInstance] = []
+    missing: list[InstanceSpec] = []
+    for spec in config.instances():
+        place = (spec.kind, spec.device)
+        if place not in by_place:
+            missing.append(spec)
+            continue
+        copies = by_place[place]
+        source = copies[turn[place] % len(copies)]
+        turn[place] += 1
+        shared.append(LoadedInstance(spec, source.backend, source.load_ns))
+    return shared, missing
