@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webapp.catalog.inspection.names import CHECK_NAMES, TITLES
+from webapp.catalog.inspection.names import CHECK_NAMES, NOT_REACHED, TITLES
 
 _MOST_EVENT_BYTES = 8 * 1024 * 1024
 _KEPT_ERROR_BYTES = 8 * 1024
@@ -199,7 +199,7 @@ def _account_for_death(watch: _Watch, returncode: int) -> None:
         {
             "name": name,
             "status": "skipped",
-            "detail": f"Not reached: {stopped_by} failed.",
+            "detail": f"{NOT_REACHED}: {stopped_by} failed.",
             "fix": "",
         }
         for name in CHECK_NAMES

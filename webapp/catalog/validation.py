@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inference_runtime import pb
 from inference_runtime.spec.datatypes import wire_name
+from webapp.catalog.inspection.amounts import shape_words
 from webapp.catalog.inspection.subject import Tensor
 
 
@@ -68,7 +69,7 @@ def _tensor_changes(role: str, old: Tensor, new: Tensor) -> Iterator[str]:
         return
     if role == "input" and _accepts(new.shape, old.shape):
         return  # everything that fitted before fits now
-    yield f"{role} {new.name} has shape {list(new.shape)}, was {list(old.shape)}."
+    yield f"{role} {new.name} has shape {shape_words(new.shape)}, was {shape_words(old.shape)}."
 
 
 def _accepts(wider: tuple[int, ...], narrower: tuple[int, ...]) -> bool:

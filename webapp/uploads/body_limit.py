@@ -18,7 +18,7 @@ _USUAL_BYTES = 32 * 1024 * 1024
 _FORM_EXTRA_BYTES = 4 * 1024 * 1024  # boundaries, fields and a config beside the files
 _PART = re.compile(r"^/api/v1/uploads/[^/]+/parts/\d+$")
 _SAMPLES = re.compile(r"^/api/v1/uploads/[^/]+/samples$")
-_WHOLE_FILE = re.compile(r"^(/api/v1/models/[^/]+/versions|/models/upload/)$")
+_WHOLE_FILE = re.compile(r"^(/api/v1/models/[^/]+/versions|/upload/)$")
 
 
 def body_limit(path: str) -> int:

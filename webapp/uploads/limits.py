@@ -4,6 +4,7 @@ from django.conf import settings
 
 from webapp.accounts.models import User
 from webapp.core.errors import InvalidInput, QuotaExceeded, TooLarge
+from webapp.core.templatetags.units import bytes as in_words
 from webapp.uploads import chunk_store
 from webapp.uploads.choices import UploadState
 from webapp.uploads.models import Upload
@@ -27,7 +28,7 @@ def check_size(size_bytes: int) -> None:
         )
     if size_bytes > settings.MAX_UPLOAD_BYTES:
         raise TooLarge(
-            f"{_gigabytes(size_bytes)} is over the limit of {_gigabytes(settings.MAX_UPLOAD_BYTES)} "
+            f"{in_words(size_bytes)} is over the limit of {in_words(settings.MAX_UPLOAD_BYTES)} "
             "for one upload.",
             reason="UPLOAD_TOO_LARGE",
             help_text="Upload a smaller model (FP16 weights halve it), or ask the administrator "
@@ -53,7 +54,7 @@ def check_room(size_bytes: int) -> None:
     free = chunk_store.free_bytes() - reserved_bytes() - _DISK_RESERVE_BYTES
     if size_bytes > free:
         raise TooLarge(
-            f"{_gigabytes(size_bytes)} does not fit: {_gigabytes(max(0, free))} are free beside "
+            f"{in_words(size_bytes)} does not fit: {in_words(max(0, free))} are free beside "
             "what other uploads have reserved.",
             reason="DISK_FULL",
             help_text="Discard unfinished uploads, delete models no longer used, or enlarge the disk.",
@@ -73,9 +74,3 @@ def choose_part_size(size_bytes: int, wanted: int | None) -> int:
             f"{_MOST_PARTS} parts, or leave it out.",
         )
     return wanted
-
-
-def _gigabytes(count: int) -> str:
-    if count >= 1e9:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count:,} bytes"

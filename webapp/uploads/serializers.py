@@ -20,11 +20,18 @@ def upload_body(upload: Upload) -> dict[str, Any]:
         "part_count": upload.part_count,
         "received_bytes": received_bytes(upload=upload) if is_open else upload.size_bytes,
         "missing_parts": missing_parts(upload=upload) if is_open else [],
+        # One part that is there, so that a client can tell whether it holds the same file.
+        "proof": _proof(upload) if is_open else None,
         "samples": upload.samples_name,
         "note": upload.note,
         "created_at": upload.created_at.isoformat(),
         "expires_at": upload.expires_at.isoformat(),
     }
+
+
+def _proof(upload: Upload) -> dict[str, Any] | None:
+    part = UploadPart.objects.filter(upload=upload).first()
+    return part_body(part) if part is not None else None
 
 
 def part_body(part: UploadPart) -> dict[str, Any]:

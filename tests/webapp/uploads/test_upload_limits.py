@@ -18,7 +18,7 @@ def test_a_20_gb_claim_is_refused_at_once(publishing: Publishing) -> None:
         "/api/v1/uploads", {"model": "m", "filename": "m.onnx", "size_bytes": 20_000_000_000}
     )
     problem = assert_problem(response, 413, "UPLOAD_TOO_LARGE")
-    assert "20.0 GB is over the limit" in problem["detail"]
+    assert "18.6 GiB is over the limit of 10.0 GiB" in problem["detail"]
     assert "SWITCHYARD_MAX_UPLOAD_BYTES" in problem["help"]
     assert not Upload.objects.exists()
     assert publishing.bytes_kept() == 0

@@ -1,16 +1,25 @@
-"""Amounts as people read them."""
+"""Amounts and shapes as people read them."""
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+from collections.abc import Sequence
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: int) -> str:
-    """Three significant digits and a unit: 22.9 MB."""
+    """Three significant digits and a binary unit, as on the pages: 21.9 MiB."""
     value = float(count)
     for unit in _UNITS:
-        if value < 1000 or unit == _UNITS[-1]:
+        if value < 1024 or unit == _UNITS[-1]:
             break
-        value /= 1000
-    return f"{count} bytes" if unit == "bytes" else f"{value:.3g} {unit}"
+        value /= 1024
+    if unit == "bytes":
+        return f"{count} bytes"
+    return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    """`[any, 3, 224, 224]`: "any" reads faster than -1."""
+    return f"[{', '.join('any' if dim < 0 else str(dim) for dim in shape)}]"
 
 
 def elements(tensor_dims: list[int]) -> int:

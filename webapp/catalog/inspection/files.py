@@ -79,6 +79,10 @@ def digest(subject: Subject) -> Outcome:
                 "Upload the file again; if this repeats, the server's disk needs attention.",
             )
     declared = subject.assignment.declared_sha256
+    parts = len(subject.assignment.parts)
+    if not declared and parts:
+        count = "its one part is" if parts == 1 else f"all {parts} parts are"
+        return passed(f"SHA-256 {whole}; {count} on disk as received.")
     if not declared:
         return passed(f"SHA-256 {whole}; none was declared, so only the size vouches for it.")
     if declared != whole:

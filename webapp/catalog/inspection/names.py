@@ -32,5 +32,6 @@ CHECKS: tuple[CheckKind, ...] = (
     CheckKind("smoke", "Smoke inference", "answers generated inputs, alone and batched"),
     CheckKind("samples", "Your samples", "answers your samples as you expect"),
 )
+NOT_REACHED = "Not reached"  # how the detail of a check begins that an earlier failure kept back
 CHECK_NAMES: tuple[str, ...] = tuple(kind.name for kind in CHECKS)
 TITLES: dict[str, str] = {kind.name: kind.title for kind in CHECKS}

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from webapp.catalog.inspection.amounts import size
+from webapp.catalog.inspection.amounts import shape_words, size
 from webapp.catalog.inspection.subject import CheckFailed, Outcome, Subject, Tensor, passed
 
 _DATATYPES = {
@@ -147,6 +147,6 @@ def _retype(kind: str) -> str:
 
 
 def _listed(tensors: list[Tensor]) -> str:
-    shown = [f"{row.name} {row.datatype} [{', '.join(map(str, row.shape))}]" for row in tensors[:4]]
+    shown = [f"{row.name} {row.datatype} {shape_words(row.shape)}" for row in tensors[:4]]
     more = f" and {len(tensors) - 4} more" if len(tensors) > 4 else ""
     return (", ".join(shown) or "no input") + more

@@ -6,7 +6,7 @@ from typing import Any
 from webapp.catalog.inspection import config, external_data, files, graph, samples, session, smoke
 from webapp.catalog.inspection.comparisons import config_fit, contract
 from webapp.catalog.inspection.layout import layout
-from webapp.catalog.inspection.names import CHECK_NAMES, TITLES
+from webapp.catalog.inspection.names import CHECK_NAMES, NOT_REACHED, TITLES
 from webapp.catalog.inspection.subject import CheckFailed, Outcome, Subject
 
 Report = Callable[[dict[str, Any]], None]
@@ -37,7 +37,7 @@ def inspect(subject: Subject, report: Report) -> bool:
     stopped_by = ""
     for name in CHECK_NAMES:
         if stopped_by:
-            report(_outcome(name, Outcome("skipped", f"Not reached: {stopped_by} failed.")))
+            report(_outcome(name, Outcome("skipped", f"{NOT_REACHED}: {stopped_by} failed.")))
             continue
         report({"started": name})
         outcome = _run(_STEPS[name], subject)

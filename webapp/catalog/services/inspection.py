@@ -14,7 +14,7 @@ from django.utils import timezone
 from webapp.catalog import quarantine, repository_writer
 from webapp.catalog.assignments import CHECK_LIMITS, assignment_for
 from webapp.catalog.choices import UNDECIDED_STATES, VersionState
-from webapp.catalog.inspection.names import CHECK_NAMES, TITLES
+from webapp.catalog.inspection.names import CHECK_NAMES, NOT_REACHED, TITLES
 from webapp.catalog.live import version_tell
 from webapp.catalog.models import ModelVersion
 from webapp.catalog.progress import Progress
@@ -225,7 +225,7 @@ def _ended_early(done: list[dict[str, str]], detail: str, fix: str) -> list[dict
         return done
     failed = {"name": left[0], "status": "failed", "detail": detail, "fix": fix}
     unreached = [
-        {"name": name, "status": "skipped", "detail": "Not reached.", "fix": ""}
+        {"name": name, "status": "skipped", "detail": f"{NOT_REACHED}.", "fix": ""}
         for name in left[1:]
     ]
     return [*done, failed, *unreached]
