@@ -165,7 +165,7 @@ def _weight(pointer: str, raw: Any, errors: list[tuple[str, str]]) -> float:
         hint = f" Did you mean {raw / 100:g}?" if _is_number(raw) and 1 < raw <= 100 else ""
         errors.append((pointer, f"A share lies above 0 and at most at 1, got {raw!r}.{hint}"))
         return 1.0
-    rounded = round(raw / RESOLUTION) * RESOLUTION
+    rounded = round(float(raw) / RESOLUTION) * RESOLUTION
     if rounded < RESOLUTION / 2:
         errors.append((pointer, f"The smallest share is {RESOLUTION:g}, got {raw!r}."))
     return round(rounded, 4)

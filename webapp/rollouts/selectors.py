@@ -45,15 +45,11 @@ def rollout_active(*, model: InferenceModel) -> Rollout | None:
 def stable_version(*, model: InferenceModel) -> ModelVersion | None:
     """The version that serves clients: the stable arm of the traffic table."""
     table = TrafficTable.objects.filter(model=model).first()
-    number = next(
-        (arm["version"] for arm in table.arms if arm["role"] == ArmRole.STABLE)
-        if table
-        else iter(()),
-        None,
-    )
-    if number is None:
-        return None
-    return ModelVersion.objects.select_related("model").filter(model=model, number=number).first()
+    for arm in table.arms if table is not None else ():
+        if arm["role"] == ArmRole.STABLE:
+            rows = ModelVersion.objects.select_related("model")
+            return rows.filter(model=model, number=arm["version"]).first()
+    return None
 
 
 def serving_runtimes(*, version: ModelVersion) -> list[Runtime]:
@@ -147,7 +143,7 @@ def _as_set(rollout: Rollout, table: TrafficTable) -> bool:
     """By content: serving may have numbered the same table anew."""
     if table.generation == rollout.generation:
         return True
-    return table.arms == arms_at(rollout=rollout, weight=rollout.weight)
+    return bool(table.arms == arms_at(rollout=rollout, weight=rollout.weight))
 
 
 def unconfirmed(*, table: TrafficTable | None, runtimes: Sequence[Runtime]) -> tuple[str, ...]:
@@ -187,7 +183,7 @@ def newest_sample_id() -> int:
 
 def _seen_at(runtimes: Sequence[Runtime]) -> datetime | None:
     """The oldest of the runtimes' newest measurements: one silent runtime makes us blind."""
-    newest = dict(
+    newest: dict[int, datetime] = dict(
         RuntimeSample.objects.filter(seconds=1, runtime__in=runtimes)
         .values_list("runtime_id")
         .annotate(at=Max("at"))

@@ -58,16 +58,16 @@ def test_large_holds_a_wide_and_a_narrow_drawing():
         _, _, width, height = (float(value) for value in svg.get("viewBox", "").split())
         for element in svg.iter():
             if element.get("cx"):
-                assert 0 <= float(element.get("cx")) <= width
-                assert 0 <= float(element.get("cy")) <= height
+                assert 0 <= float(element.get("cx", "-1")) <= width
+                assert 0 <= float(element.get("cy", "-1")) <= height
 
 
 def test_says_everything_in_words():
     diagram = Diagram("resnet50", (STABLE, CANARY), next_share=0.1)
     svg = parsed(small_svg(diagram))
     assert svg.get("role") == "img"
-    assert svg.find(f"{SVG}title").text == "Traffic of resnet50"
-    assert svg.find(f"{SVG}desc").text == summary_text(diagram)
+    assert svg.findtext(f"{SVG}title") == "Traffic of resnet50"
+    assert svg.findtext(f"{SVG}desc") == summary_text(diagram)
     assert svg.get("aria-label") == f"Traffic of resnet50. {summary_text(diagram)}"
     assert summary_text(diagram) == (
         "v11, stable, available: configured 95%, observed 93%; "

@@ -64,10 +64,7 @@ def test_what_was_measured_before_the_rollout_is_not_its_own(yard: Yard, canary)
 def test_requests_that_name_their_version_are_no_evidence(yard: Yard, canary) -> None:
     rollout = yard.begun(canary, SLOW)
     before = counted(yard, rollout)
-    ServingSample.objects.create(
-        at=yard.clock.now(), seconds=1, runtime=yard.runtime, model_name="resnet50", version=2,
-        arm="", generation=rollout.generation, requests=500, failures=500,
-    )  # fmt: skip
+    yard.add_sample(2, "", requests=500, failures=500)
     yard.clock.advance(1)
     rollouts_tick()
     assert counted(yard, rollout) == before

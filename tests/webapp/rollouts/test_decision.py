@@ -1,6 +1,7 @@
 """Decisions are legal in every situation, and every rollout comes to an end."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -116,7 +117,8 @@ def test_nobody_blind_goes_forward(snapshot: Snapshot) -> None:
 def applied(snapshot: Snapshot, decision: Decision) -> Snapshot:
     """What the services do to the row, in small."""
     action, plan = decision.action, snapshot.plan
-    anew = {"held_seconds": 0.0, "step_seconds": 0.0, "evidence": NOTHING}
+    changes: dict[str, Any]
+    anew: dict[str, Any] = {"held_seconds": 0.0, "step_seconds": 0.0, "evidence": NOTHING}
     match action:
         case Action.HOLD:
             return snapshot
@@ -138,7 +140,7 @@ def applied(snapshot: Snapshot, decision: Decision) -> Snapshot:
             changes = {}
     return replace(
         snapshot,
-        state=TARGET[action],
+        state=TARGET[action] or snapshot.state,
         pause_reason=decision.pause_reason,
         state_seconds=0.0,
         **changes,

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from django.urls import reverse
@@ -163,7 +164,7 @@ def test_pages_carry_no_inline_script_or_handler(yard: Yard, canary) -> None:
 class TestStartForm:
     URL = "/models/resnet50/rollouts/new/"
 
-    def form(self, **changes) -> dict:
+    def form(self, **changes) -> dict[str, Any]:
         values = {
             "version": "2", "weight": ["10", "50", ""], "hold": ["1", "2", ""],
             "min_requests": ["20", "", ""], "bake": "3", "pause": ["1"],

@@ -61,7 +61,7 @@ class TestContract:
 
     def test_one_more_output_hurts_nobody(self, yard: Yard, stable) -> None:
         more = [*stable.outputs, {"name": "SCORE", "datatype": "FP32", "shape": [-1]}]
-        assert yard.start(self.other(yard, outputs=more))
+        assert yard.start(self.other(yard, outputs=more)).canary.number == 2
 
     def test_a_missing_output_does(self, yard: Yard) -> None:
         assert refusal_of(yard, self.other(yard, outputs=[])).reason == "CONTRACT_CHANGED"
@@ -85,4 +85,4 @@ def test_after_the_end_the_old_version_can_be_undeployed(yard: Yard, stable, can
     from webapp.serving.services import deployment_remove
 
     yard.until_state(yard.start(canary), "SUCCEEDED")
-    assert deployment_remove(version=stable, runtime=yard.runtime, actor=yard.olga)
+    assert deployment_remove(version=stable, runtime=yard.runtime, actor=yard.olga).id

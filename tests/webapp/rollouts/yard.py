@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from django.utils import timezone
@@ -62,11 +63,16 @@ class Yard:
 
     # -- versions ---------------------------------------------------------------------------
 
-    def version(self, number: int, **changes: object) -> ModelVersion:
+    def version(self, number: int, **changes: Any) -> ModelVersion:
         folder = self.repository / self.model.name / str(number)
         folder.mkdir(parents=True)
         (folder / "model.onnx").write_bytes(b"fine")
-        values = {"state": VersionState.READY, "backend": "onnxruntime", **SIGNATURE, **changes}
+        values: dict[str, Any] = {
+            "state": VersionState.READY,
+            "backend": "onnxruntime",
+            **SIGNATURE,
+            **changes,
+        }
         return ModelVersion.objects.create(model=self.model, number=number, **values)
 
     def deploy(self, version: ModelVersion) -> None:
@@ -85,8 +91,8 @@ class Yard:
     def start(
         self,
         canary: ModelVersion,
-        steps: list[dict] | None = None,
-        guardrails: dict | None = None,
+        steps: list[dict[str, Any]] | None = None,
+        guardrails: dict[str, Any] | None = None,
         **options: bool,
     ) -> Rollout:
         return rollout_start(
@@ -97,7 +103,9 @@ class Yard:
             options=StartOptions(**options),
         )
 
-    def begun(self, canary: ModelVersion, steps: list[dict] | None = None, **more) -> Rollout:
+    def begun(
+        self, canary: ModelVersion, steps: list[dict[str, Any]] | None = None, **more
+    ) -> Rollout:
         """A rollout whose first share is applied."""
         rollout = self.start(canary, steps, **more)
         self.pass_seconds(2)
@@ -116,6 +124,12 @@ class Yard:
         table = self.fake.traffic_get(self.model.name)
         assert table is not None
         return {arm.version: arm.weight for arm in table.arms}
+
+    def generation(self) -> int:
+        """Of the table the runtime works with."""
+        table = self.fake.traffic_get(self.model.name)
+        assert table is not None
+        return table.generation
 
     # -- time -------------------------------------------------------------------------------
 
@@ -160,6 +174,13 @@ class Yard:
             for arm, count in zip(arms, counts, strict=True)
             if count
         )
+
+    def add_sample(self, version: int, arm: str, **counts: int) -> None:
+        """Besides what flows by itself."""
+        ServingSample.objects.create(
+            at=timezone.now(), seconds=1, runtime=self.runtime, model_name=self.model.name,
+            version=version, arm=arm, generation=self.generation(), **counts,
+        )  # fmt: skip
 
     def _sample(self, at, version, arm, generation, requests) -> ServingSample:
         how = self.behaviours.get(version, Behaviour())

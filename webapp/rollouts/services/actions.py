@@ -16,7 +16,6 @@ from webapp.rollouts.state_machine import ALLOWED_IN, Move as Asked
 
 logger = logging.getLogger(__name__)
 
-_ABORT_TRIES = 5
 _WORDS: dict[Asked, str] = {
     Asked.PAUSE: "Only a rollout on its ladder (PROGRESSING) can be paused",
     Asked.RESUME: "Only a paused rollout can be resumed",
@@ -134,19 +133,19 @@ def promote(*, rollout: Rollout, actor: User | None, reason: str) -> Rollout:
 def rollout_abort(*, rollout: Rollout, actor: User, reason: str = "") -> Rollout:
     """All traffic back to stable. The runtimes are told by this process, right after the commit."""
     said = reason or f"Aborted by {actor.get_username()}."
-    for attempt in range(_ABORT_TRIES):
-        _require(rollout, Asked.ABORT, actor)
-        try:
-            aborted = withdraw(
-                rollout=rollout, actor=actor, reason=said, outcome=RolloutState.ABORTED
-            )
-            break
-        except Conflict as conflict:
-            # The ladder moved while the person reached for the button; they mean it all the same.
-            if conflict.reason != "ROLLOUT_MOVED" or attempt == _ABORT_TRIES - 1:
-                raise
-            rollout.refresh_from_db()
-    return settle_if_applied(rollout=aborted)
+    return settle_if_applied(rollout=_withdraw_surely(rollout, actor, said, tries=5))
+
+
+def _withdraw_surely(rollout: Rollout, actor: User, reason: str, *, tries: int) -> Rollout:
+    """The ladder may move while the person reaches for the button; they mean it all the same."""
+    _require(rollout, Asked.ABORT, actor)
+    try:
+        return withdraw(rollout=rollout, actor=actor, reason=reason, outcome=RolloutState.ABORTED)
+    except Conflict as conflict:
+        if conflict.reason != "ROLLOUT_MOVED" or tries == 1:
+            raise
+    rollout.refresh_from_db()
+    return _withdraw_surely(rollout, actor, reason, tries=tries - 1)
 
 
 def withdraw(

@@ -56,7 +56,7 @@ def _moment(rollout: Rollout, at: datetime, rows: list[ServingSample]) -> Moment
 
 def _weight(rollout: Rollout, generation: int, *, settled: bool) -> float | None:
     """Around a switch the larger of the two shares: taken too high, a share only slows the test."""
-    weights = {int(number): weight for number, weight in rollout.weights.items()}
+    weights = {int(number): float(weight) for number, weight in rollout.weights.items()}
     now = weights.get(generation)
     if now is None or settled:
         return now
