@@ -47,6 +47,7 @@ class RuntimeCore:
         self._router = Router(parts.registry, parts.traffic)
         self._registry.on_change = lambda _name: self._router.rebuild()
         parts.telemetry.traffic = self._shares
+        parts.telemetry.unrouted = lambda: self._router.unrouted
         self._live = True
         self._started = False
         self._exiting = False

@@ -7,7 +7,7 @@ look-ups and, the first time its head is seen, the validation.
 import logging
 from dataclasses import dataclass
 
-from inference_runtime.errors import RuntimeFault, Unavailable
+from inference_runtime.errors import FailureReason, RuntimeFault, Unavailable
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.registry import ModelRegistry
 from inference_runtime.routing.traffic_split import TrafficSplit, split
@@ -42,7 +42,8 @@ class Router:
         self._routes: dict[str, Route] = {}
         self._stopping = False
         self.started = False  # until then an unknown model may still come
-        self.refused_unrouted = 0  # requests refused before a version was known to count them
+        # Requests refused before there was a version to count them at, by outcome.
+        self.unrouted = {"client_fault": 0, "rejected": 0}
 
     def rebuild(self) -> None:
         """All routes, from what serves and from the tables; cheap, and only when either changes."""
@@ -144,7 +145,8 @@ class Router:
         self, request: InferRequest, fault: RuntimeFault, version: LoadedVersion | None
     ) -> None:
         if version is None:
-            self.refused_unrouted += 1
+            client = fault.reason is FailureReason.CLIENT
+            self.unrouted["client_fault" if client else "rejected"] += 1
         refuse(request, fault, version.stats if version is not None else None)
 
 

@@ -39,6 +39,11 @@ def _requests(snapshot: MetricsSnapshot) -> Iterable[Sample]:
             yield "", labels_text({**labels, "outcome": outcome}), value(arm)
 
 
+def _unrouted(snapshot: MetricsSnapshot) -> Iterable[Sample]:
+    for outcome, count in snapshot.unrouted.items():
+        yield "", labels_text({"outcome": outcome}), count
+
+
 def _latencies(snapshot: MetricsSnapshot) -> Iterable[Sample]:
     for model, version, arm in snapshot.arms:
         counts = []
@@ -124,6 +129,12 @@ RUNTIME_FAMILIES: tuple[RuntimeFamily, ...] = (
         "histogram",
         "Rows of an execution: how large the batches really are",
         _batch_sizes,
+    ),
+    Family(
+        "runtime_unrouted_requests_total",
+        "counter",
+        "Requests refused because there was no version for them: unknown model, not ready, starting, stopping",
+        _unrouted,
     ),
     _gauge(
         "runtime_inflight_requests",

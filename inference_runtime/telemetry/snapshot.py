@@ -28,6 +28,8 @@ class MetricsSnapshot:
     host: HostReading | None = None
     gpus: tuple[GpuSample, ...] = ()
     traffic: Iterable[TrafficShare] = field(default=())
+    # Requests refused before there was a version to count them at, by outcome.
+    unrouted: Mapping[str, int] = field(default_factory=dict)
 
     def devices(self) -> Iterator[tuple[Mapping[str, str], DeviceStats]]:
         """Every set of counters with its labels: the model's own, then one per GPU it runs on."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from inference_runtime.telemetry.exposition import render
@@ -23,8 +23,12 @@ def _no_traffic() -> Iterable[TrafficShare]:
     return ()
 
 
+def _none_unrouted() -> Mapping[str, int]:
+    return {}
+
+
 class Telemetry:
-    """`traffic` is set by the router: the arms of the applied tables."""
+    """`traffic` and `unrouted` are set by the router: the arms of the tables, the requests it had no version for."""
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class Telemetry:
         self.host = host or HostMonitor(interval_ns=self.options.interval_ns)
         self.registry = StatsRegistry(self.options, gpu_uuid=self.gpu.uuid)
         self.traffic: Callable[[], Iterable[TrafficShare]] = _no_traffic
+        self.unrouted: Callable[[], Mapping[str, int]] = _none_unrouted
 
     async def start(self, *, limit_seconds: float = 5.0) -> None:
         """Reads the GPUs once, so that instances know their devices' names; a hanging driver is left behind."""
@@ -68,6 +73,7 @@ class Telemetry:
             host=self.host.host() if options.cpu else None,
             gpus=self.gpu.latest().gpus if options.gpu else (),
             traffic=self.traffic(),
+            unrouted=self.unrouted(),
         )
         return render(FAMILIES, snapshot).encode()
 

@@ -210,7 +210,9 @@ async def test_refusals_are_counted_once_with_a_reason(tmp_path):
         (default,) = models["f"]["arms"]
         assert (default["failures"], default["requests"]) == (1, 1)
         assert models["m"]["state"] == "READY"
-        assert b"nv_inference_request_success" in world.core.metrics_text()
+        text = world.core.metrics_text().decode()
+        assert "nv_inference_request_success" in text
+        assert 'runtime_unrouted_requests_total{outcome="client_fault"} 1' in text
 
 
 async def test_a_waiting_request_can_be_cancelled_and_an_unrouted_one_too(tmp_path):
