@@ -67,7 +67,7 @@ class LiveSocket:
         self._user = user
         self._identify = identify
         self._receive = receive
-        self._send = send
+        self._raw_send = send
         self._buffer = LiveBuffer()
         self._channel = LiveChannel()
         self._shown: dict[str, str] = {}  # topic → digest of the snapshot last sent
@@ -84,6 +84,12 @@ class LiveSocket:
             pass
         finally:
             await self._channel.close()
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            await self._raw_send(message)
+        except OSError:  # the client went away between two messages
+            raise _Closed from None
 
     # -- the client ---------------------------------------------------------------------------
 

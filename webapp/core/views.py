@@ -2,6 +2,7 @@
 
 import logging
 
+from django.contrib.auth.views import redirect_to_login
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -10,6 +11,7 @@ from django.templatetags.static import static
 
 from webapp.core.problems import Problem, problem_json
 from webapp.core.request_id import request_id_of
+from webapp.core.schema import calls_by_tag
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,14 @@ def strip(request: HttpRequest) -> HttpResponseBase:
 
 
 def api_docs(request: HttpRequest) -> HttpResponseBase:
-    return render(request, "core/api_docs.html")
+    """The API for reading, with calls to copy. The machine's form is at /api/schema/."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    context = {
+        "groups": calls_by_tag(),
+        "address": request.build_absolute_uri("/").rstrip("/"),
+    }
+    return render(request, "core/api_docs.html", context)
 
 
 def _error(request: HttpRequest, status: int, title: str, detail: str, reason: str) -> HttpResponse:
