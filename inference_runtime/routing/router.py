@@ -7,7 +7,7 @@ look-ups and, the first time its head is seen, the validation.
 import logging
 from dataclasses import dataclass
 
-from inference_runtime.errors import FailureReason, RuntimeFault, Unavailable
+from inference_runtime.errors import FailureReason, Internal, RuntimeFault, Unavailable
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.registry import ModelRegistry
 from inference_runtime.routing.traffic_split import TrafficSplit, split
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 NO_ARM = ""  # the client named a version
 DEFAULT_ARM = "default"  # no table is set
+_STARTING = "Server is starting, its models are not loaded yet"
 _MAX_PLANS = 2048
 _MAX_FREE_TEXT = 4096  # characters of a remembered head that the client chose freely
 
@@ -110,6 +111,10 @@ class Router:
         except RuntimeFault as fault:
             self._refuse(request, fault, version)
             return
+        except Exception:
+            logger.exception("a request for '%s' could not be checked", head.model_name)
+            self._refuse(request, Internal("the request could not be checked"), version)
+            return
         version.scheduler.submit(request)
 
     def cancel(self, request: InferRequest) -> None:
@@ -129,6 +134,8 @@ class Router:
         name = request.head.model_name
         if self._traffic.find(name) is not None:
             raise Unavailable(f"no version in the traffic table of model '{name}' is ready")
+        if not self.started:
+            raise Unavailable(_STARTING)
         return self._registry.find(name, "")
 
     def _unrouted(self, request: InferRequest) -> LoadedVersion:
@@ -138,7 +145,7 @@ class Router:
                 "accepting new inference requests"
             )
         if not self.started:
-            raise Unavailable("Server is starting, its models are not loaded yet")
+            raise Unavailable(_STARTING)
         return self._registry.find(request.head.model_name, request.head.version)
 
     def _refuse(

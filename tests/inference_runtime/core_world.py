@@ -108,6 +108,7 @@ async def core_world(
     settings: BackendSettings | None = None,
     config_name="",
     strict_readiness=True,
+    started=True,
 ) -> AsyncIterator[CoreWorld]:
     settings = settings or BackendSettings()
     telemetry = Telemetry()
@@ -132,8 +133,9 @@ async def core_world(
         )
     )
     core.restore_traffic()
-    await load_at_start(lifecycle, {}, wanted.restore())
-    core.started()
+    if started:
+        await load_at_start(lifecycle, {}, wanted.restore())
+        core.started()
     try:
         yield CoreWorld(path, core, registry, lifecycle, loader, repository, wanted)
     finally:

@@ -239,3 +239,28 @@ async def test_heads_are_remembered_within_bounds(tmp_path):
         heads = [head_of("m", ZERO) for _ in range(3000)]
         await asyncio.gather(*(world.submit(head, DATA)[1] for head in heads))
         assert 0 < len(plans) <= 2048
+
+
+async def test_while_the_server_starts_callers_are_told_to_come_back(tmp_path):
+    write_versions(tmp_path, 1)
+    async with core_world(tmp_path, started=False) as world:
+        assert world.core.live()
+        assert not world.core.ready()
+        with pytest.raises(Unavailable, match="Server is starting"):
+            await world.ask("m", **ZERO)
+        await world.load("m")
+        assert await routed(world)
+        assert not world.core.ready()
+        world.core.started()
+        assert world.core.ready()
+        with pytest.raises(NotFound):
+            await world.ask("unknown", **ZERO)
+
+
+async def test_data_that_does_not_belong_to_its_head_is_an_answer_and_no_crash(tmp_path):
+    write_versions(tmp_path, 1)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        for data in ([], [*DATA, *DATA], [b"short"]):
+            assert isinstance(await world.answer(HEAD, data), RuntimeFault)
+        assert await routed(world)
