@@ -41,7 +41,7 @@ def grpc_body(subject: Subject) -> bytes:
         entry.shape.extend(array.shape)
         request.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
     message = request.SerializeToString()
-    return struct.pack(">BI", 0, len(message)) + message
+    return bytes(struct.pack(">BI", 0, len(message)) + message)
 
 
 def http_body(subject: Subject) -> tuple[bytes, int]:

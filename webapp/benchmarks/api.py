@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action
 from webapp.benchmarks.selectors import run_get, run_list
-from webapp.benchmarks.serializers import benchmark_body
+from webapp.benchmarks.report import benchmark_body
 from webapp.benchmarks.services import benchmark_plan, benchmark_request
 from webapp.catalog.selectors import version_get
 from webapp.core.api import ApiView, body_of, filtered, operation_response, page, validate_only

@@ -6,7 +6,7 @@ class BenchmarksConfig(AppConfig):
     label = "benchmarks"
 
     def ready(self) -> None:
-        from webapp.benchmarks.serializers import snapshot
+        from webapp.benchmarks.report import snapshot
         from webapp.benchmarks.services import benchmark_settle_lost
         from webapp.core.snapshots import register
         from webapp.jobs.choices import JobKind

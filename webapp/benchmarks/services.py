@@ -14,7 +14,7 @@ from webapp.benchmarks.choices import OPEN_STATES, BenchmarkProtocol, BenchmarkS
 from webapp.benchmarks.load_plan import BadPlan, LoadPlan, load_plan
 from webapp.benchmarks.measurement import Bench, Measured, NothingAnswered, Target
 from webapp.benchmarks.models import BenchmarkPoint, BenchmarkRun
-from webapp.benchmarks.serializers import benchmark_body
+from webapp.benchmarks.report import benchmark_body
 from webapp.catalog.models import ModelVersion
 from webapp.core.errors import Conflict, ControlPlaneError, InvalidInput
 from webapp.core.events import publish

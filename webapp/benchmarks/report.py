@@ -1,4 +1,4 @@
-"""Benchmark runs as the API shows them: the `benchmark` shape of the design, and a little more."""
+"""A benchmark run as others see it: the body of the API and of live frames."""
 
 from typing import Any
 
