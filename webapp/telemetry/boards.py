@@ -13,7 +13,7 @@ from webapp.serving.models import TrafficTable
 from webapp.telemetry import figures
 from webapp.telemetry.figures import Json, Series, VersionSeries
 from webapp.telemetry.frames import SCOPE_METRICS, VERSION_METRICS
-from webapp.telemetry.grid import EVERYTHING, Grid, by_arm, by_everything, by_version
+from webapp.telemetry.grid import EVERYTHING, Grid, by_arm, by_everything, by_version_counts
 from webapp.telemetry.history import Selection, devices_read, gpu_reasons, grid_read, newest_at
 from webapp.telemetry.models import RuntimeSample, ServingSample
 from webapp.telemetry.ranges import DEFAULT_RANGE, Window, window_for
@@ -94,7 +94,7 @@ def board_data(*, board: Board) -> Json:
     now = timezone.now()
     window = _window(board, now)
     selection = Selection(model=board.model, runtime=board.runtime)
-    groupings = [by_arm] if board.kind == "rollout" else [by_everything, by_version]
+    groupings = [by_arm] if board.kind == "rollout" else [by_everything, by_version_counts]
     grid = grid_read(window=window, selection=selection, groupings=groupings)
     drawn = _drawn(board, window, grid, selection)
     count = _steps_known(window, newest_at(runtime=board.runtime), now)

@@ -30,20 +30,21 @@ class Placed(Counted, Protocol):
 EVERYTHING = "all"
 AVERAGED_MS = 5000.0  # a longer pause between two readings is a gap, whatever the counters say
 _GAUGES = {"pending", "inflight"}
-Grouping = Callable[[Placed], Hashable]
 
 
-def by_everything(sample: Placed) -> Hashable:
-    return EVERYTHING
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What samples are added up to. Merging histograms is most of the work, so it can be left out."""
+
+    key: Callable[[Placed], Hashable]
+    with_latency: bool = True
 
 
-def by_version(sample: Placed) -> Hashable:
-    return (sample.model_name, sample.version)
-
-
-def by_arm(sample: Placed) -> Hashable:
-    return sample.arm
-
+by_everything = Grouping(lambda sample: EVERYTHING)
+by_version = Grouping(lambda sample: (sample.model_name, sample.version))
+by_version_counts = Grouping(by_version.key, with_latency=False)
+by_model_counts = Grouping(lambda sample: sample.model_name, with_latency=False)
+by_arm = Grouping(lambda sample: sample.arm)
 
 _Place = tuple[int, str, int]  # runtime, model, version: where one gauge is read
 
@@ -54,8 +55,8 @@ class _Cell:
     pending: dict[_Place, int] = field(default_factory=dict)
     inflight: dict[_Place, int] = field(default_factory=dict)
 
-    def add(self, sample: Placed, span_ms: float) -> None:
-        self.totals.add(sample, span_ms=span_ms)
+    def add(self, sample: Placed, span_ms: float, *, with_latency: bool) -> None:
+        self.totals.add(sample, span_ms=span_ms, with_latency=with_latency)
         place = (sample.runtime_id, sample.model_name, sample.version)
         _raise_peak(self.pending, place, sample.pending)
         _raise_peak(self.inflight, place, sample.inflight)
@@ -106,12 +107,12 @@ class Grid:
         if span_ms <= 0:
             return
         for grouping in self._groupings:
-            key = grouping(sample)
+            key = grouping.key(sample)
             cells = self._cells[key]
             cell = cells.get(index)
             if cell is None:
                 cell = cells[index] = _Cell()
-            cell.add(sample, span_ms)
+            cell.add(sample, span_ms, with_latency=grouping.with_latency)
             self._runtimes[key].add(sample.runtime_id)
             self._requests[key] += sample.requests
             if sample.pending is not None:

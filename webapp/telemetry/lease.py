@@ -39,4 +39,4 @@ def lease_renew(*, holder: str) -> bool:
 
 
 def lease_release(*, holder: str) -> None:
-    SamplerLease.objects.filter(id=_ROW, holder=holder).update(until=Now())
+    SamplerLease.objects.filter(id=_ROW, holder=holder).update(until=Now() - LEASE)

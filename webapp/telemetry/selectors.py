@@ -8,7 +8,14 @@ from django.db.models import Max, Q, QuerySet, Sum
 from django.utils import timezone
 
 from webapp.core.errors import InvalidInput
-from webapp.telemetry.grid import EVERYTHING, Series, by_everything, by_version
+from webapp.telemetry.grid import (
+    EVERYTHING,
+    Series,
+    by_everything,
+    by_model_counts,
+    by_version,
+    by_version_counts,
+)
 from webapp.telemetry.history import Selection, grid_read, newest_at
 from webapp.telemetry.models import EventMark, RuntimeSample, ServingSample
 from webapp.telemetry.ranges import DEFAULT_RANGE, RANGES, Window, window_for
@@ -128,7 +135,7 @@ def rates_now(*, window_seconds: int = 10) -> dict[tuple[str, int], float]:
     if newest is None or timezone.now() - newest > STALE_AFTER:
         return {}
     window = Window(until=newest, step=window_seconds, count=1)
-    grid = grid_read(window=window, selection=Selection(), groupings=[by_version])
+    grid = grid_read(window=window, selection=Selection(), groupings=[by_version_counts])
     versions: list[Any] = grid.busiest()
     return {version: grid.totals(version).rate for version in versions}
 
@@ -142,9 +149,7 @@ def rate_history(
     step = max(int(length.total_seconds() // 60) // 10 * 10, 10)
     until = now - timedelta(seconds=now.timestamp() % step)
     window = Window(until=until, step=step, count=int(length.total_seconds() // step))
-    grid = grid_read(
-        window=window, selection=Selection(), groupings=[lambda sample: sample.model_name]
-    )
+    grid = grid_read(window=window, selection=Selection(), groupings=[by_model_counts])
     names: list[Any] = list(models) if models is not None else grid.busiest()
     seen = set(grid.busiest())
     return {

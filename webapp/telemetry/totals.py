@@ -60,7 +60,7 @@ class Totals:
     rate: float = 0.0
     latency: dict[int, int] = field(default_factory=dict)
 
-    def add(self, sample: Counted, *, span_ms: float) -> None:
+    def add(self, sample: Counted, *, span_ms: float, with_latency: bool = True) -> None:
         """`span_ms`: the time in which the runtime was seen, that the rate is to be over."""
         self.requests += sample.requests
         self.failures += sample.failures
@@ -74,9 +74,11 @@ class Totals:
         self.compute_ns += sample.compute_ns
         if span_ms > 0:
             self.rate += 1000 * sample.requests / span_ms
-        for bucket, count in sample.latency.items():
-            key = int(bucket)
-            self.latency[key] = self.latency.get(key, 0) + count
+        if with_latency:
+            latency = self.latency
+            for bucket, count in sample.latency.items():
+                key = int(bucket)
+                latency[key] = latency.get(key, 0) + count
 
     def add_counts(
         self, counts: Mapping[str, int], latency: Mapping[int, int], *, span_ms: float
