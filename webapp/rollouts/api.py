@@ -66,6 +66,10 @@ class RolloutCollection(ApiView):
     write_action = Action.ROLLOUT
 
     def get(self, request: Request, name: str | None = None) -> Response:
+        """List rollouts, newest first.
+
+        Filter by state, model, verdict, created_at.
+        """
         rows = rollout_list()
         if name is not None:
             rows = rows.filter(model=model_get(name=name))
@@ -75,6 +79,14 @@ class RolloutCollection(ApiView):
 
 class ModelRollouts(RolloutCollection):
     def post(self, request: Request, name: str) -> Response:
+        """Start a rollout.
+
+        {"version": 4} is enough. Optional: "steps" [{"weight": 0.05, "hold_seconds": 600,
+        "min_requests": 300, "pause": false}] with shares that rise to 1, "bake_seconds",
+        "min_requests" for all steps, "guardrails" {"errors", "rejections", "client_faults",
+        "latency": true or false, "slo_ms", "false_stop_budget", …}, "allow_contract_change",
+        "supersede". With ?validate_only=true the answer is the plan and the time it would take.
+        """
         body = body_of(request)
         model = model_get(name=name)
         canary = version_get(name=name, number=version_number(body))
@@ -92,21 +104,20 @@ class ModelRollouts(RolloutCollection):
 
 class RolloutItem(ApiView):
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
+        """Read a rollout: state, shares, evidence, comparison and what can be done with it now."""
         return _shown(request, rollout_get(rollout_id=rollout_id, model_name=name))
 
 
 class RolloutHistory(ApiView):
-    """Every move of a rollout, newest first."""
-
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
+        """Every move of a rollout, newest first."""
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         return page(rollout.transitions.all(), request, transition_body)
 
 
 class RolloutAnalysis(ApiView):
-    """What each step showed, oldest first."""
-
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
+        """What each step showed, oldest first."""
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         return page(rollout.analyses.all(), request, analysis_body)
 

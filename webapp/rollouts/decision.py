@@ -119,6 +119,11 @@ def _do(action: Action, reason: str) -> _Outcome:
 
 
 def _initializing(snapshot: Snapshot, _: Judgement) -> _Outcome:
+    if snapshot.changed_outside:
+        return _do(
+            Action.ROLL_BACK,
+            "Another version became stable meanwhile, so the comparison would be with the wrong one.",
+        )
     if snapshot.canary is CanaryHealth.AVAILABLE:
         first = Action.PROMOTE if snapshot.plan.last_step == 0 else Action.BEGIN
         return _do(first, "The canary is loaded.")

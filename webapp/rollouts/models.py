@@ -23,8 +23,8 @@ class Rollout(TimestampedModel):
 
     id = models.CharField(primary_key=True, max_length=20, default=_new_id, editable=False)
     model = models.ForeignKey(InferenceModel, on_delete=models.CASCADE, related_name="rollouts")
-    stable = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="+")
-    canary = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="+")
+    stable = models.ForeignKey(ModelVersion, on_delete=models.RESTRICT, related_name="+")
+    canary = models.ForeignKey(ModelVersion, on_delete=models.RESTRICT, related_name="+")
     steps = models.JSONField()  # [{"weight","hold_seconds","min_requests","pause"}]
     guardrails = models.JSONField()
     state = models.CharField(

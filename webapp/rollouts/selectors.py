@@ -140,7 +140,13 @@ def _arm(version: ModelVersion, role: ArmRole, weight: float) -> dict[str, Any]:
 
 
 def _as_set(rollout: Rollout, table: TrafficTable) -> bool:
-    """By content: serving may have numbered the same table anew."""
+    """By content: serving may have numbered the same table anew. Before the first share: stable is
+    still the version that gets the traffic."""
+    if rollout.generation == 0:
+        return any(
+            arm["version"] == rollout.stable.number and arm["role"] == ArmRole.STABLE
+            for arm in table.arms
+        )
     if table.generation == rollout.generation:
         return True
     return bool(table.arms == arms_at(rollout=rollout, weight=rollout.weight))

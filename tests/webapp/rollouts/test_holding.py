@@ -179,6 +179,19 @@ def test_traffic_changed_outside_pauses_it_and_resuming_puts_the_share_back(
     assert yard.applied() == {1: 0.5, 2: 0.5}
 
 
+def test_another_stable_version_before_the_first_share_ends_it_untouched(yard: Yard) -> None:
+    third = yard.version(3)
+    yard.deploy(third)
+    rollout = yard.start(yard.version(2))
+    arms = [{"version": 3, "role": "stable", "weight": 1.0}]
+    traffic_set(model=yard.model, arms=arms, actor=yard.olga, reason="by hand")
+    yard.pass_seconds(1)
+    ended = yard.now(rollout)
+    assert ended.state == RolloutState.ROLLED_BACK
+    assert "became stable meanwhile" in ended.reason
+    assert yard.applied() == {3: 1.0}
+
+
 def test_the_same_table_under_a_new_number_is_no_outside_change(yard: Yard, canary) -> None:
     rollout = yard.begun(canary, HALF)
     yard.model.refresh_from_db()
