@@ -103,7 +103,7 @@ class SupervisedProcess:
             born = loop.time()
             code = await self._run_once()
             self._signal(signal.SIGKILL)  # grandchildren of a killed part go with it
-            if self._stopping:
+            if self._told_to_stop():
                 return
             if loop.time() - born > _SETTLED_AFTER_S:
                 backoff = _FIRST_BACKOFF_S
@@ -111,6 +111,10 @@ class SupervisedProcess:
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
             self.restarts += 1
+
+    def _told_to_stop(self) -> bool:
+        """Asked again after every wait: `stop` may have been called meanwhile."""
+        return self._stopping
 
     async def _run_once(self) -> int:
         if self.spec.ready_file:

@@ -211,7 +211,7 @@ def _train_lightgbm(
     classifier.fit(train, train_labels)
     if not target.exists():
         _write_lightgbm(classifier, target)
-    return test, test_labels, classifier.predict_proba(test)
+    return test, test_labels, np.asarray(classifier.predict_proba(test))
 
 
 def _write_lightgbm(classifier: Any, target: Path) -> None:

@@ -33,7 +33,7 @@ def free_ports(count: int) -> list[int]:
             s.close()
 
 
-def eventually(question: Callable[[], T], *, within: float, what: str) -> T:
+def eventually(question: Callable[[], T | None], *, within: float, what: str) -> T:
     """The first truthy answer; fails with `what` when none comes in time."""
     deadline = time.monotonic() + within
     while True:
@@ -83,14 +83,15 @@ class Stack:
         return {**kept, **ports, **own}
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "stack", "run"],
-            cwd=ROOT,
-            env=self.environment,
-            stdout=self.log.open("a"),
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "stack", "run"],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         seen = self.log.read_text().count("Switchyard is up")
 
         def up() -> bool:

@@ -1,6 +1,8 @@
 """kill -9 of each part while a rollout and a benchmark run: inference never fails, all things end."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +42,7 @@ def test_killing_worker_sampler_web_and_redis_fails_no_request_and_loses_no_work
              "window_seconds": 1},
         )  # fmt: skip
         for part in ("worker", "bench-worker", "sampler", "web", "redis", "beat"):
-            eventually(lambda part=part: _running(stack, part), within=60, what=f"{part} runs")
+            eventually(partial(_running, stack, part), within=60, what=f"{part} runs")
             stack.kill(part)
             eventually(stack.healthy, within=60, what="the web process answers")
         found = eventually(lambda: _ended(api, f"/rollouts/{rollout['id']}", ENDED_ROLLOUTS),
@@ -62,9 +64,9 @@ def _running(stack: Stack, part: str) -> bool:
         return False
 
 
-def _ended(api, path: str, states: set[str]) -> dict | None:
+def _ended(api, path: str, states: set[str]) -> dict[str, Any] | None:
     try:
-        found: dict = api.call("GET", path)
+        found: dict[str, Any] = api.call("GET", path)
     except ApiProblem as problem:
         if problem.status < 500:
             raise

@@ -2,9 +2,11 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stack.demo.api import Api
 from tests.e2e.conftest import Stack, eventually
 from tests.e2e.steps import deploy, lookup_model, publish, steps
 from tests.e2e.traffic import Traffic
@@ -18,7 +20,9 @@ def any_of(count: int):
     return lambda source: source.randrange(count)
 
 
-def two_versions(stack: Stack, folder: Path, model: str, *, canary_rows: int) -> tuple:
+def two_versions(
+    stack: Stack, folder: Path, model: str, *, canary_rows: int
+) -> tuple[Api, int, int]:
     api = stack.api()
     stable = publish(api, model, lookup_model(folder, rows=20, scale=1, name="stable"))
     deploy(api, model, stable)
@@ -27,8 +31,8 @@ def two_versions(stack: Stack, folder: Path, model: str, *, canary_rows: int) ->
     return api, stable, canary
 
 
-def ended(api, rollout: dict) -> dict:
-    def ask() -> dict | None:
+def ended(api: Api, rollout: dict[str, Any]) -> dict[str, Any]:
+    def ask() -> dict[str, Any] | None:
         now = api.call("GET", f"/rollouts/{rollout['id']}")
         return now if now["state"] in ENDED else None
 

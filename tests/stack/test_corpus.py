@@ -1,6 +1,7 @@
 """The corpus answers what it is known to answer, by ONNX Runtime itself."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -17,7 +18,7 @@ def corpus() -> Corpus:
     return Corpus(StackSettings.read().home / "corpus")
 
 
-def run(file: Path, inputs: dict) -> dict:
+def run(file: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])

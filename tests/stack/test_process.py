@@ -21,7 +21,9 @@ async def eventually(question: Callable[[], object], within: float = 10) -> None
 
 
 @asynccontextmanager
-async def supervised(folder: Path, program: str, **changes: object) -> AsyncIterator[tuple]:
+async def supervised(
+    folder: Path, program: str, **changes: object
+) -> AsyncIterator[tuple[SupervisedProcess, list[str]]]:
     lines: list[str] = []
     spec = ProcessSpec(
         name="part",

@@ -5,9 +5,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from webapp.accounts.permissions import Action
-from webapp.benchmarks.selectors import run_get, run_list
+from webapp.accounts.permissions import Action, actor_of
 from webapp.benchmarks.report import benchmark_body
+from webapp.benchmarks.selectors import run_get, run_list
 from webapp.benchmarks.services import benchmark_plan, benchmark_request
 from webapp.catalog.selectors import version_get
 from webapp.core.api import ApiView, body_of, filtered, operation_response, page, validate_only
@@ -41,7 +41,7 @@ class BenchmarkList(ApiView):
             version=version,
             protocol=body.get("protocol", "grpc"),
             plan=plan,
-            actor=request.user,
+            actor=actor_of(request),
             inputs=body.get("inputs"),
             runtime=runtime_get(name=body["runtime"]) if body.get("runtime") else None,
         )
@@ -58,7 +58,7 @@ class BenchmarkCancel(ApiView):
 
     def post(self, request: Request, run_id: str) -> Response:
         run = run_get(run_id=run_id)
-        job_cancel(job=job_get(job_id=run.job_id), actor=request.user)
+        job_cancel(job=job_get(job_id=run.job_id), actor=actor_of(request))
         return Response(benchmark_body(run_get(run_id=run_id)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webapp.benchmarks.load_generator import run_window
 from webapp.benchmarks.load_plan import MAX_WINDOWS
 from webapp.benchmarks.statistics import Figures, Window, figures, is_stable
-from webapp.runtime_client.client import RuntimeClient
+from webapp.runtime_client.connection import RuntimeConnection
 from webapp.runtime_client.errors import RuntimeProblem
 from webapp.runtime_client.load_client import LoadClient, open_load_client
 from webapp.runtime_client.types import Tensor, VersionStatistics
@@ -41,7 +41,7 @@ class NothingAnswered(Exception):
 class Bench:
     """Holds the connections over all rungs. Use as a context manager, from one thread."""
 
-    def __init__(self, target: Target, observer: RuntimeClient) -> None:
+    def __init__(self, target: Target, observer: RuntimeConnection) -> None:
         self._target = target
         self._observer = observer
         self._loop = asyncio.Runner()

@@ -92,7 +92,7 @@ def _run_context(request: HttpRequest, run: BenchmarkRun) -> dict[str, object]:
         "saturation": saturation_of(points=points),
         "running": running,
         "job": job_get(job_id=run.job_id) if run.job_id else None,
-        "may_run": user_allows(request.user, Action.BENCHMARK),  # type: ignore[arg-type]
+        "may_run": user_allows(request.user, Action.BENCHMARK),
         "client_bound": [p.concurrency for p in points if p.client_cpu_percent > 90],
     }
 
@@ -104,7 +104,7 @@ def _form(request: HttpRequest, data: object) -> BenchmarkForm:
     ]
     wanted = f"{request.GET.get('model', '')}/{request.GET.get('version', '')}"
     initial = {"version": wanted} if wanted in dict(versions) else {}
-    return BenchmarkForm(data, versions=versions, initial=initial)  # type: ignore[arg-type]
+    return BenchmarkForm(data, versions=versions, initial=initial)
 
 
 def _list_page(request: HttpRequest, form: BenchmarkForm, *, status: int = 200) -> HttpResponseBase:
@@ -124,6 +124,6 @@ def _list_page(request: HttpRequest, form: BenchmarkForm, *, status: int = 200) 
         "rows": rows,
         "form": form,
         "can_start": bool(form.fields["version"].choices),  # type: ignore[attr-defined]
-        "may_run": user_allows(request.user, Action.BENCHMARK),  # type: ignore[arg-type]
+        "may_run": user_allows(request.user, Action.BENCHMARK),
     }
     return render(request, "benchmarks/list.html", context, status=status)

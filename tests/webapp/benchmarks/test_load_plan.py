@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 
 from webapp.benchmarks.load_plan import DEFAULT_LADDER, BadPlan, load_plan
 
 
 def plan(**changes: object):
-    values: dict = {"concurrency": [4, 1, 2, 2], "window_seconds": 1, "batch_size": None}
+    values: dict[str, Any] = {"concurrency": [4, 1, 2, 2], "window_seconds": 1, "batch_size": None}
     return load_plan(**{**values, **changes})
 
 
@@ -29,7 +31,7 @@ def test_the_ladder_is_sorted_without_repeats() -> None:
         ({"batch_size": 1.5}, "batch_size"),
     ],
 )
-def test_nonsense_is_refused_by_the_name_of_its_field(changes: dict, word: str) -> None:
+def test_nonsense_is_refused_by_the_name_of_its_field(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(BadPlan, match=word):
         plan(**changes)
 
