@@ -57,6 +57,7 @@ async def test_a_killed_part_is_started_again(tmp_path: Path) -> None:
     async with supervised(tmp_path, LONG) as (process, lines):
         await eventually(lambda: process.pid)
         first = process.pid
+        assert first is not None
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: process.pid not in {None, first})
         assert process.restarts == 1
@@ -85,6 +86,7 @@ async def test_stop_kills_a_part_that_ignores_the_signal_and_its_children(tmp_pa
     async with supervised(tmp_path, program, stop_grace_s=0.3) as (process, lines):
         await eventually(lambda: lines)
         pid, grandchild = process.pid, int(lines[0])
+        assert pid is not None
     assert not alive(pid)
     await eventually(lambda: not alive(grandchild))
 
