@@ -26,7 +26,7 @@ from webapp.runtime_client.types import (
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),  # how long one attempt may take
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),

@@ -27,6 +27,10 @@ from webapp.serving.pages import config_context, fleet_context, preview_context,
 from webapp.serving.selectors import runtime_get, serving_config_row, values_asked
 
 _UNREACHABLE = "RUNTIME_UNREACHABLE"
+_SECOND_BUTTON = (
+    "Check the addresses and that the server runs; or use the second button, "
+    "and it is used as soon as it answers."
+)
 
 
 # -- the fleet ----------------------------------------------------------------------------------
@@ -258,4 +262,5 @@ def _explain(form: Form, error: ControlPlaneError) -> None:
                 form.add_error(field, one["detail"])
                 placed = True
     if not placed:
-        form.add_error(None, f"{error.detail} {error.help_text}".strip())
+        fix = _SECOND_BUTTON if error.reason == _UNREACHABLE else error.help_text
+        form.add_error(None, f"{error.detail} {fix}".strip())
