@@ -18,7 +18,7 @@ def upload_body(upload: Upload) -> dict[str, Any]:
         "state": upload.state,
         "part_size": upload.part_size,
         "part_count": upload.part_count,
-        "received_bytes": received_bytes(upload=upload) if is_open else upload.size_bytes,
+        "received_bytes": _received(upload),
         "missing_parts": missing_parts(upload=upload) if is_open else [],
         # One part that is there, so that a client can tell whether it holds the same file.
         "proof": _proof(upload) if is_open else None,
@@ -27,6 +27,12 @@ def upload_body(upload: Upload) -> dict[str, Any]:
         "created_at": upload.created_at.isoformat(),
         "expires_at": upload.expires_at.isoformat(),
     }
+
+
+def _received(upload: Upload) -> int:
+    if upload.state == UploadState.UPLOADING:
+        return received_bytes(upload=upload)
+    return upload.size_bytes if upload.state == UploadState.COMPLETED else 0
 
 
 def _proof(upload: Upload) -> dict[str, Any] | None:
