@@ -39,4 +39,5 @@ def test_percentiles_come_from_merged_histograms() -> None:
     body = tally_body(merged)
     assert body["latency_ms"]["p50"] < 1.1
     assert body["latency_ms"]["p99"] < 1.1
-    assert (tally(98, latency_ms=1) + tally(2, latency_ms=100)).percentile_ms(0.99) > 90
+    slow = tally(98, latency_ms=1) + tally(2, latency_ms=100)
+    assert (slow.percentile_ms(0.99) or 0) > 90
