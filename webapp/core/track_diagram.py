@@ -241,8 +241,8 @@ def _labels(diagram: Diagram, arms: Sequence[Arm], layout: _Layout) -> list[str]
     parts = []
     wide = layout is _WIDE
     if diagram.rate_text:
-        place = (0, layout.y(0) + 4) if wide else (layout.start_x, layout.y(0) - 22)
-        parts.append(_text(*place, "track-note", diagram.rate_text))
+        x, y = (0.0, layout.y(0) + 4) if wide else (layout.start_x, layout.y(0) - 22)
+        parts.append(_text(x, y, "track-note", diagram.rate_text))
     for index, arm in enumerate(arms):
         x, y = layout.end_x + layout.station + 12, layout.y(index)
         parts.append(_text(x, y - 10, "track-name", f"{arm.label} {_ROLE_WORDS[arm.role]}"))
