@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx
 
@@ -107,7 +107,7 @@ def zip_of(entries: Mapping[str, bytes]) -> bytes:
 
 def tar_of(entries: Mapping[str, bytes], *, mode: str = "w:gz", extra=()) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+    with tarfile.TarFile.open(fileobj=buffer, mode=cast(Any, mode)) as archive:
         for name, content in entries.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)

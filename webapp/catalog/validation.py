@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from inference_runtime import pb
 from inference_runtime.spec.datatypes import wire_name
-from webapp.catalog.inspection.amounts import shape_words
-from webapp.catalog.inspection.subject import Tensor
+from webapp.catalog.tensors import Tensor, shape_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,10 @@ def test_a_killed_worker_is_replaced_once_and_then_the_version_is_rejected(
     operation = publishing.send("m", endless_model()).json()
     for attempt in (1, 2):
         with _worker(publishing.home, operation["id"]) as worker:
-            _until(
-                lambda pid=worker.pid: bool(_children(pid)) and _running("smoke"),
-                "the smoke check to run",
-            )
+            _until(partial(_checks_in_child, worker.pid), "the smoke check to run")
             (child,) = _children(worker.pid)
             os.kill(worker.pid, signal.SIGKILL)
-        _until(lambda child=child: not _alive(child), "the sandbox to die with its worker")
+        _until(partial(_gone, child), "the sandbox to die with its worker")
         assert ModelVersion.objects.get().state == "VALIDATING"
         Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
         assert jobs_reap() == 1
@@ -211,12 +209,16 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in listed]
 
 
-def _alive(pid: int) -> bool:
+def _checks_in_child(worker: int) -> bool:
+    return bool(_children(worker)) and _running("smoke")
+
+
+def _gone(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
-        return False
-    return state != "Z"
+        return True
+    return state == "Z"
 
 
 def _last_operation() -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""Amounts and shapes as people read them."""
-
-from collections.abc import Sequence
+"""Amounts as people read them."""
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -15,11 +13,6 @@ def size(count: int) -> str:
     if unit == "bytes":
         return f"{count} bytes"
     return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
-
-
-def shape_words(shape: Sequence[int]) -> str:
-    """`[any, 3, 224, 224]`: "any" reads faster than -1."""
-    return f"[{', '.join('any' if dim < 0 else str(dim) for dim in shape)}]"
 
 
 def elements(tensor_dims: list[int]) -> int:

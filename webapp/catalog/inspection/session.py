@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from webapp.catalog.inspection.amounts import shape_words, size
-from webapp.catalog.inspection.subject import CheckFailed, Outcome, Subject, Tensor, passed
+from webapp.catalog.inspection.amounts import size
+from webapp.catalog.inspection.subject import CheckFailed, Outcome, Subject, passed
+from webapp.catalog.tensors import Tensor, shape_words
 
 _DATATYPES = {
     "bool": "BOOL",

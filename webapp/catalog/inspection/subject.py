@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from webapp.catalog.tensors import Tensor as Tensor, tensor_of as tensor_of
+
 
 class CheckFailed(Exception):
     """A check's hard "no": the evidence, and what the person can do about it."""
@@ -47,18 +49,6 @@ class Limits:
 class PartDigest:
     size_bytes: int
     sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One input or output. `shape` holds -1 for what may vary, the batch axis included."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +113,6 @@ class Subject:
     @property
     def model_file(self) -> Path:
         return self.content / "model.onnx"
-
-
-def tensor_of(raw: dict[str, Any]) -> Tensor:
-    return Tensor(str(raw["name"]), str(raw["datatype"]), tuple(int(dim) for dim in raw["shape"]))
 
 
 def assignment_of(raw: dict[str, Any]) -> Assignment:

@@ -6,10 +6,10 @@ from typing import Any
 from django import template
 
 from webapp.catalog.choices import CheckStatus, VersionState
-from webapp.catalog.inspection.amounts import shape_words
 from webapp.catalog.inspection.names import NOT_REACHED, TITLES
 from webapp.catalog.models import ModelVersion
 from webapp.catalog.selectors import rejection_of
+from webapp.catalog.tensors import shape_words
 
 register = template.Library()
 
