@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from tritonclient.utils import InferenceServerException
 
 from tests.conformance.runtime_process import ROOT, find_ports, runtime
 from tests.onnx_models import add_constant, slow, write_model
@@ -66,18 +67,25 @@ def test_the_time_limit_of_an_exit_holds(tmp_path):
     write_model(tmp_path / "r", "slow", slow())
     options = ("--exit-timeout-secs=1",)
     with runtime(tmp_path / "r", tmp_path / "log", *options, mode="none") as server:
-        client = httpclient.InferenceServerClient(server.http, network_timeout=60)
-        tensor = httpclient.InferInput("ITERATIONS", [1], "INT64")
-        tensor.set_data_from_numpy(np.array([200_000], np.int64))
-        pending = client.async_infer("slow", [tensor])
+        failures = []
+
+        def call():
+            try:
+                with server.grpc_client() as client:
+                    ask_slow(client, grpcclient, 1_000_000)
+            except InferenceServerException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
         server.wait_for(
             lambda: server.call("GET", "/v2/switchyard/statistics")[1]["models"][0]["inflight"],
             "a request in flight",
         )
         assert server.terminate() == 0
+        thread.join(10)
+        assert len(failures) == 1
         assert "Model 'slow' (version 1) has 1 in-flight inferences" in server.log
-        del pending
-        client.close()
 
 
 def test_a_restarted_server_serves_what_it_served(tmp_path):
