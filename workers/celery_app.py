@@ -1,6 +1,7 @@
 """The Celery application: JSON only, thin tasks, wake-ups that may be lost or doubled without harm."""
 
 import os
+from pathlib import Path
 from pkgutil import iter_modules
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
@@ -9,10 +10,12 @@ import django
 from celery import Celery
 from django.conf import settings
 
-from workers import lifecycle, tasks
+from workers import lifecycle
 from workers.schedules import EVERY
 
 django.setup()
+
+_TASKS = Path(__file__).parent / "tasks"  # found by name: the tasks import this module
 
 app = Celery("switchyard")
 app.conf.update(
@@ -38,6 +41,6 @@ app.conf.update(
     beat_schedule_filename=str(settings.HOME / "celerybeat-schedule"),
     beat_max_loop_interval=1,
     timezone="UTC",
-    imports=tuple(f"workers.tasks.{module.name}" for module in iter_modules(tasks.__path__)),
+    imports=tuple(f"workers.tasks.{module.name}" for module in iter_modules([str(_TASKS)])),
 )
 lifecycle.install()

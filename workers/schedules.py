@@ -23,7 +23,7 @@ EVERY: list[Every] = [
     Every(seconds=5, task="jobs_reap", expires=4),
     Every(seconds=1, task="rollouts_tick", expires=0.9),
     Every(seconds=5, task="probe_runtimes", expires=4),
-    Every(seconds=3600, task="idempotency_prune", expires=3000),
+    Every(seconds=3600, task="leftovers_prune", expires=3000),
     Every(seconds=300, task="uploads_sweep", expires=240),
     Every(seconds=600, task="catalog_sweep", expires=500),
     Every(seconds=3600, task="events_prune", expires=3000),

@@ -1,6 +1,11 @@
-"""Housekeeping of jobs and of the API's memory."""
+"""Housekeeping of jobs, of the API's memory and of sign-ins."""
 
-from webapp.core.idempotency import idempotency_prune as prune_answers
+from importlib import import_module
+
+from django.conf import settings
+
+from webapp.accounts.services import logins_prune
+from webapp.core.idempotency import idempotency_prune
 from webapp.jobs.services import jobs_reap as reap_jobs
 from workers.celery_app import app
 
@@ -10,6 +15,8 @@ def jobs_reap() -> None:
     reap_jobs()
 
 
-@app.task(name="idempotency_prune")
-def idempotency_prune() -> None:
-    prune_answers()
+@app.task(name="leftovers_prune")
+def leftovers_prune() -> None:
+    idempotency_prune()
+    logins_prune()
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
