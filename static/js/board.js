@@ -304,14 +304,20 @@
         if (open && open[1] >= last) open[1] = told.at;
         else this.unknown.push([last, told.at]);
       }
-      const known = new Set(this.marks.map((mark) => mark.id));
-      for (const mark of told.marks) {
-        if (!known.has(mark.id)) this.marks.push({ ...mark, ms: Date.parse(mark.at) });
-      }
+      const news = this.remark(told.marks);
       this.trim(told.at);
       if (part.known) this.hasData = true;
-      if (this.newcomer(part.values) && performance.now() - this.loadedAt > 3000) this.load();
+      // What a mark tells of may have changed who is stable, so the lines are named anew.
+      const changed = news || this.newcomer(part.values);
+      if (changed && performance.now() - this.loadedAt > 1500) this.load();
       else this.drawAll();
+    }
+
+    remark(marks) {
+      const known = new Set(this.marks.map((mark) => mark.id));
+      const fresh = marks.filter((mark) => !known.has(mark.id));
+      this.marks.push(...fresh.map((mark) => ({ ...mark, ms: Date.parse(mark.at) })));
+      return fresh.length > 0;
     }
 
     valueOf(meta, part, figure) {
@@ -398,11 +404,10 @@
     figureOf(spec, lines, width) {
       const shape = new Shape(this.x, this.step, this.unknown);
       const [from, to] = this.window();
-      const rows = spec.layout.showlegend ? legendRows(spec, lines, width) : 0;
       return {
         data: [...tracesOf(spec, lines, shape), markTrace(this.marks)],
         layout: {
-          ...layoutOf(spec, rows),
+          ...layoutOf(spec, lines, legendRows(spec, lines, width)),
           shapes: [...unknownBands(this.unknown), ...this.marks.map(markRule)],
           annotations: unknownLabels(this.unknown, from, to),
           dragmode: touched() ? false : "zoom",

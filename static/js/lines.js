@@ -193,12 +193,21 @@
 
   // How many rows the legend will take, guessed from its words.
   function legendRows(spec, lines, width) {
+    if (!spec.layout.showlegend) return 0;
     const named = spec.stacked ? shown(lines) : lines.map((_, index) => index);
+    if (spec.stacked && named.length > 2 && !lines.flat().some((value) => value > 0)) return 0;
     const needed = named.reduce((sum, index) => sum + 38 + spec.data[index].name.length * 6.5, 0);
     return Math.max(1, Math.ceil(needed / Math.max(width - 40, 160)));
   }
 
-  function layoutOf(spec, rows) {
+  // An axis of nothing but zeros would reach to one, which for a share is 100%.
+  function yaxisOf(spec, lines) {
+    const { autorangeoptions, ...axis } = spec.layout.yaxis;
+    const flat = !lines.some((values) => values.some((value) => value > 0));
+    return flat ? { ...axis, range: [0, autorangeoptions.include[1]], autorange: false } : spec.layout.yaxis;
+  }
+
+  function layoutOf(spec, lines, rows) {
     const margin = { ...spec.layout.margin, b: spec.layout.margin.b + rows * LEGEND_ROW };
     const legend = {
       ...spec.layout.legend,
@@ -207,7 +216,7 @@
       itemclick: spec.stacked ? false : "toggle",
       itemdoubleclick: false,
     };
-    return { ...spec.layout, margin, legend };
+    return { ...spec.layout, margin, legend, yaxis: yaxisOf(spec, lines), showlegend: rows > 0 };
   }
 
   window.SwitchyardLines = {

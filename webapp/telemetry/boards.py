@@ -13,7 +13,13 @@ from webapp.serving.models import TrafficTable
 from webapp.telemetry import figures
 from webapp.telemetry.figures import Json, Series, VersionSeries
 from webapp.telemetry.frames import SCOPE_METRICS, VERSION_METRICS
-from webapp.telemetry.grid import EVERYTHING, Grid, by_arm, by_everything, by_version_counts
+from webapp.telemetry.grid import (
+    EVERYTHING,
+    Grid,
+    by_everything,
+    by_placed_version,
+    by_version_counts,
+)
 from webapp.telemetry.history import Selection, devices_read, gpu_reasons, grid_read, newest_at
 from webapp.telemetry.models import RuntimeSample, ServingSample
 from webapp.telemetry.ranges import DEFAULT_RANGE, Window, window_for
@@ -35,7 +41,7 @@ class Board:
     range_name: str = DEFAULT_RANGE
     since: datetime | None = None
     until: datetime | None = None
-    stable: int | None = None  # rollout: the versions behind the arms
+    stable: int | None = None  # rollout: the two versions
     canary: int | None = None
 
     @property
@@ -84,8 +90,8 @@ _PLACEHOLDERS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("gpu", "GPU"),
     ),
     "rollout": (
-        ("arm_share", "Observed share of the canary"),
-        *((name, title) for title, _, name in figures.ARM_FIGURES),
+        ("pair_share", "Observed share of the canary"),
+        *((name, title) for title, _, name in figures.PAIR_FIGURES),
     ),
 }
 
@@ -94,7 +100,9 @@ def board_data(*, board: Board) -> Json:
     now = timezone.now()
     window = _window(board, now)
     selection = Selection(model=board.model, runtime=board.runtime)
-    groupings = [by_arm] if board.kind == "rollout" else [by_everything, by_version_counts]
+    groupings = (
+        [by_placed_version] if board.kind == "rollout" else [by_everything, by_version_counts]
+    )
     grid = grid_read(window=window, selection=selection, groupings=groupings)
     drawn = _drawn(board, window, grid, selection)
     count = _steps_known(window, newest_at(runtime=board.runtime), now)
@@ -216,15 +224,20 @@ def _roles(model: str) -> dict[int, str]:
 
 
 def _rollout_figures(board: Board, grid: Grid) -> list[Json]:
-    arms = {arm: grid.series(arm, *figures.ARM_METRICS) for arm in ("stable", "canary")}
-    versions = {"stable": board.stable, "canary": board.canary}
-    names = {arm: f"{arm} v{number}" for arm, number in versions.items() if number}
-    share = _share_of_canary(arms)
-    return [figures.share_figure(share), *figures.rollout_figures(arms, names=names)]
+    versions = {
+        role: number
+        for role, number in (("stable", board.stable), ("canary", board.canary))
+        if number is not None
+    }
+    series = {role: grid.series(number, *figures.PAIR_METRICS) for role, number in versions.items()}
+    drawn = figures.rollout_figures(series, versions=versions)
+    if len(series) == 2:
+        drawn.insert(0, figures.share_figure(_share_of_canary(series), version=versions["canary"]))
+    return drawn
 
 
-def _share_of_canary(arms: Mapping[str, Mapping[str, Series]]) -> Series:
-    stable, canary = (arms[arm]["requests_per_second"] for arm in ("stable", "canary"))
+def _share_of_canary(series: Mapping[str, Mapping[str, Series]]) -> Series:
+    stable, canary = (series[role]["requests_per_second"] for role in ("stable", "canary"))
     return [
         None if s is None or c is None or s + c == 0 else round(c / (s + c), 4)
         for s, c in zip(stable, canary, strict=True)

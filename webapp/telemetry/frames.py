@@ -1,14 +1,14 @@
 """One tick of all runtimes → what each live topic is told, small and keyed like the charts. Pure.
 
-Keys: `metric` for all of a scope, `metric|model|version`, `metric@arm`, and for a runtime
-`metric|runtime` or `metric|runtime|device`. A key that is left out has the metric's idle value.
+Keys: `metric` for all of a scope, `metric|model|version`, in a model's frames also `metric@version`
+over the requests that the traffic table placed, and for a runtime `metric|runtime` or `metric|runtime|device`. A key that is left out has the metric's idle value.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from webapp.telemetry.deltas import RuntimeDelta, ServingDelta
 from webapp.telemetry.totals import METRICS, Totals, rounded, value_of
@@ -24,7 +24,7 @@ SCOPE_METRICS = (
     "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "batch_size", "queue_ms", "compute_ms",
 )  # fmt: skip
 VERSION_METRICS = ("requests_per_second", "pending", "inflight", "batch_size")
-ARM_METRICS = (
+PLACED_METRICS = (
     "requests_per_second", "error_share", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms",
     "queue_ms", "compute_ms",
 )  # fmt: skip
@@ -40,6 +40,7 @@ GPU_METRICS = {
 }
 Version = tuple[str, int]
 Values = dict[str, float | None]
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +70,52 @@ class Scope:
     known: bool = False
     everything: Totals = field(default_factory=Totals)
     versions: dict[Version, Totals] = field(default_factory=dict)
-    arms: dict[str, Totals] = field(default_factory=dict)
+    placed: dict[int, Totals] = field(default_factory=dict)  # by version, of one model
 
-    def add(self, serving: ServingDelta, span_ms: float, *, with_arms: bool) -> None:
+    def add(self, serving: ServingDelta, span_ms: float, *, with_placed: bool) -> None:
         key = serving.key
         _add(self.everything, serving, span_ms)
         _add(self.versions.setdefault((key.model, key.version), Totals()), serving, span_ms)
-        if with_arms:
-            _add(self.arms.setdefault(key.arm, Totals()), serving, span_ms)
+        if with_placed and key.arm:
+            _add(self.placed.setdefault(key.version, Totals()), serving, span_ms)
 
     def values(self, devices: Values, *, room: int) -> tuple[Values, bool]:
         """What differs from rest, as far as there is room (characters), and whether all fitted."""
         by_device = ({key: value} for key, value in devices.items())
         if not self.versions:
             return _fitting(by_device, room)
-        busiest = sorted(self.versions.items(), key=lambda item: -item[1].rate)
-        values = _told("", self.everything, SCOPE_METRICS) | self._shares()
-        for arm, totals in self.arms.items():
-            values |= _told(f"@{arm}", totals, ARM_METRICS)
-        by_version = (_told(f"|{m}|{v}", totals, VERSION_METRICS) for (m, v), totals in busiest)
-        versions, some_left = _fitting(by_version, (room - _room_of(values)) * 2 // 3)
-        values |= versions
-        fitting, more_left = _fitting(by_device, room - _room_of(values))
-        return values | fitting, some_left or more_left
+        values = _told("", self.everything, SCOPE_METRICS)
+        partial = False
+        for groups, part in (
+            (self._by_placed_version(), 0.4), (self._by_version(), 0.7), (by_device, 1.0)
+        ):  # fmt: skip
+            fitting, left = _fitting(groups, part * (room - _room_of(values)))
+            values |= fitting
+            partial = partial or left
+        return values, partial
 
-    def _shares(self) -> Values:
-        routed = {arm: t.requests for arm, t in self.arms.items() if arm in ("stable", "canary")}
-        total = sum(routed.values())
-        if not total:
-            return {}
-        return {f"observed_share@{arm}": count / total for arm, count in routed.items()}
+    def _by_version(self) -> Iterable[Values]:
+        for (model, version), totals in _busiest_first(self.versions):
+            yield _told(f"|{model}|{version}", totals, VERSION_METRICS)
+
+    def _by_placed_version(self) -> Iterable[Values]:
+        placed = sum(totals.requests for totals in self.placed.values())
+        for version, totals in _busiest_first(self.placed):
+            told = _told(f"@{version}", totals, PLACED_METRICS)
+            if placed:
+                told[f"observed_share@{version}"] = round(totals.requests / placed, 4)
+            yield told
+
+
+def _busiest_first(totals: Mapping[Key, Totals]) -> list[tuple[Key, Totals]]:
+    return sorted(totals.items(), key=lambda item: -item[1].rate)
 
 
 def _room_of(values: Values) -> int:
     return sum(len(key) + _VALUE_ROOM for key in values)
 
 
-def _fitting(groups: Iterable[Values], room: int) -> tuple[Values, bool]:
+def _fitting(groups: Iterable[Values], room: float) -> tuple[Values, bool]:
     """The first groups that fit, whole, and whether one did not."""
     values: Values = {}
     for group in groups:
@@ -198,10 +208,10 @@ class FrameBuilder:
                 parts[""].known = parts[""].known or view.known
                 part = parts.setdefault(view.name, Scope(known=view.known))
                 span_ms = view.delta.span_ms if view.delta else 0
-                for scope, with_arms in (
+                for scope, with_placed in (
                     (fleet, False), (own, False), (parts[""], True), (part, True)
                 ):  # fmt: skip
-                    scope.add(serving, span_ms, with_arms=with_arms)
+                    scope.add(serving, span_ms, with_placed=with_placed)
         return topics
 
     def _is_old_news(self, topic: str, told: Mapping[str, Any], marks: Sequence[Any]) -> bool:

@@ -36,7 +36,7 @@ _GAUGES = {"pending", "inflight"}
 class Grouping:
     """What samples are added up to. Merging histograms is most of the work, so it can be left out."""
 
-    key: Callable[[Placed], Hashable]
+    key: Callable[[Placed], Hashable]  # None: does not belong to any
     with_latency: bool = True
 
 
@@ -44,7 +44,7 @@ by_everything = Grouping(lambda sample: EVERYTHING)
 by_version = Grouping(lambda sample: (sample.model_name, sample.version))
 by_version_counts = Grouping(by_version.key, with_latency=False)
 by_model_counts = Grouping(lambda sample: sample.model_name, with_latency=False)
-by_arm = Grouping(lambda sample: sample.arm)
+by_placed_version = Grouping(lambda sample: sample.version if sample.arm else None)
 
 _Place = tuple[int, str, int]  # runtime, model, version: where one gauge is read
 
@@ -108,6 +108,8 @@ class Grid:
             return
         for grouping in self._groupings:
             key = grouping.key(sample)
+            if key is None:
+                continue
             cells = self._cells[key]
             cell = cells.get(index)
             if cell is None:

@@ -8,6 +8,7 @@ from django.db.models import Max, Q, QuerySet, Sum
 from django.utils import timezone
 
 from webapp.core.errors import InvalidInput
+from webapp.serving.models import TrafficTable
 from webapp.telemetry.grid import (
     EVERYTHING,
     Series,
@@ -97,17 +98,30 @@ def arm_samples(
 
 
 def observed_shares(*, model: str, window_seconds: int = SHARES_SECONDS) -> dict[int, float]:
-    """Version → share of the requests the router placed; empty without such requests."""
+    """Version → share of the requests the router placed; empty without such requests.
+
+    Of late, but not from before the shares were last changed, as soon as there is anything since.
+    """
     since = timezone.now() - timedelta(seconds=window_seconds)
+    changed = (
+        TrafficTable.objects.filter(model__name=model).values_list("updated_at", flat=True).first()
+    )
+    counts: dict[int, int] = {}
+    if changed is not None and changed > since:
+        counts = _placed(model, changed + timedelta(seconds=1))
+    counts = counts or _placed(model, since)
+    total = sum(counts.values())
+    return {version: placed / total for version, placed in counts.items()}
+
+
+def _placed(model: str, since: datetime) -> dict[int, int]:
     rows = (
         ServingSample.objects.filter(model_name=model, seconds=1, at__gt=since, arm__in=ROUTED_ARMS)
         .values("version")
         .annotate(placed=Sum("requests"))
         .values_list("version", "placed")
     )
-    counts = {version: placed for version, placed in rows if placed}
-    total = sum(counts.values())
-    return {version: placed / total for version, placed in counts.items()}
+    return {version: placed for version, placed in rows if placed}
 
 
 def rate_now(*, model: str, version: int | None = None, window_seconds: int = 10) -> float | None:

@@ -2,12 +2,14 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.fakes.counting_runtime import CountingRuntime
 from tests.webapp.telemetry.test_sampler import Tick
 from tests.world import World, assert_problem
 from webapp.catalog.models import InferenceModel
 from webapp.serving.models import Runtime, TrafficTable
 from webapp.telemetry.boards import Board, board_data
+from webapp.telemetry.selectors import observed_shares
 from webapp.telemetry.services import mark_event
 
 pytestmark = pytest.mark.usefixtures("runtime")
@@ -95,11 +97,11 @@ def test_rollout_board_compares_the_arms(runtime: CountingRuntime, tick: Tick) -
     tick()
     board = Board(kind="rollout", model="resnet50", since=start, stable=3, canary=4)
     data = board_data(board=board)
-    assert last(data, "arm_share") == {"observed_share@canary": 0.25}
-    latency = last(data, "arm_latency")
-    assert latency["latency_p50_ms@stable"] == pytest.approx(4, rel=0.1)
-    assert latency["latency_p50_ms@canary"] == pytest.approx(9, rel=0.1)
-    names = {trace["name"] for trace in figure(data, "arm_requests")["data"]}
+    assert last(data, "pair_share") == {"observed_share@4": 0.25}
+    latency = last(data, "pair_latency")
+    assert latency["latency_p50_ms@3"] == pytest.approx(4, rel=0.1)
+    assert latency["latency_p50_ms@4"] == pytest.approx(9, rel=0.1)
+    names = {trace["name"] for trace in figure(data, "pair_requests")["data"]}
     assert names == {"stable v3", "canary v4"}
     assert data["span_ms"] is None
 
@@ -199,6 +201,24 @@ def test_traffic_has_configured_applied_and_observed_shares(
         (3, "stable", 0.9, 0.75),
         (4, "canary", 0.1, 0.25),
     ]
+
+
+def test_observed_shares_forget_what_was_before_a_change(
+    runtime: CountingRuntime, tick: Tick, clock: Clock
+) -> None:
+    model = InferenceModel.objects.create(name="resnet50")
+    tick()
+    runtime.serve("resnet50", 3, requests=100)
+    tick()
+    TrafficTable.objects.create(model=model, salt="s", arms=[])
+    assert observed_shares(model="resnet50") == {3: 1.0}
+    tick()
+    runtime.serve("resnet50", 3, requests=5)
+    runtime.serve("resnet50", 4, arm="canary", requests=5)
+    tick()
+    assert observed_shares(model="resnet50") == {3: 0.5, 4: 0.5}
+    clock.advance(60)
+    assert observed_shares(model="resnet50") == {}
 
 
 def test_series_say_their_unit_and_formula(

@@ -14,7 +14,8 @@ from webapp.telemetry.frames import SCOPE_METRICS, VERSION_METRICS
 TOKENS = Path(__file__).resolve().parents[3] / "static/css/tokens.css"
 VALUES = [1.0, None, 0.5]
 EVERYTHING = dict.fromkeys(SCOPE_METRICS, VALUES)
-ARMS = {arm: dict.fromkeys(figures.ARM_METRICS, VALUES) for arm in ("stable", "canary")}
+PAIR = {role: dict.fromkeys(figures.PAIR_METRICS, VALUES) for role in ("stable", "canary")}
+NUMBERS = {"stable": 3, "canary": 4}
 
 
 def versions(count: int = 2, **more: Any) -> list[figures.VersionSeries]:
@@ -24,8 +25,8 @@ def versions(count: int = 2, **more: Any) -> list[figures.VersionSeries]:
 
 ALL = [
     *figures.model_figures(versions=versions(), everything=EVERYTHING),
-    *figures.rollout_figures(ARMS, names={"stable": "stable v3"}),
-    figures.share_figure(VALUES),
+    *figures.rollout_figures(PAIR, versions=NUMBERS),
+    figures.share_figure(VALUES, version=4),
     *(
         figures.device_figure(panel, {"edge-1": VALUES}, {})
         for panel in (*figures.DEVICE_PANELS, *figures.GPU_PANELS)
@@ -56,9 +57,9 @@ def test_colours_are_tokens_that_exist_in_both_themes(figure: Any) -> None:
 
 def test_stable_and_canary_wear_their_colours_everywhere() -> None:
     table = [figures.STABLE, figures.CANARY]
-    for figure in figures.rollout_figures(ARMS, names={}):
-        by_arm = {trace["meta"]["key"].split("@")[1]: trace for trace in figure["data"]}
-        assert [by_arm[arm]["line"]["color"] for arm in ("stable", "canary")] == table
+    for figure in figures.rollout_figures(PAIR, versions=NUMBERS):
+        by_version = {trace["meta"]["key"].split("@")[1]: trace for trace in figure["data"]}
+        assert [by_version[number]["line"]["color"] for number in ("3", "4")] == table
     pair = [*versions(1, role="stable"), *versions(1, role="canary")]
     figure = figures.version_figure("requests_per_second", pair)
     assert [trace["line"]["color"] for trace in figure["data"]] == table

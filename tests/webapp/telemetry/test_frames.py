@@ -59,21 +59,21 @@ def test_every_topic_gets_its_own_values() -> None:
     assert frames["fleet"]["values"]["requests_per_second"] == 19
     assert frames["fleet"]["values"]["requests_per_second|resnet50|1"] == 15
     assert frames["runtime:b"]["values"]["requests_per_second"] == 5
-    assert frames["model:resnet50"]["values"]["error_share@stable"] == 0.06667
+    assert frames["model:resnet50"]["values"]["error_share@1"] == 0.06667
     assert frames["model:resnet50"]["scopes"]["a"]["values"]["requests_per_second"] == 10
     assert frames["runtime:a"]["values"]["cpu_percent|a"] == 12.5
 
 
-def test_shares_are_observed_among_stable_and_canary_only() -> None:
+def test_shares_are_those_of_the_requests_that_the_table_placed() -> None:
     view = seen(
         "a",
         serving(requests=6),
         serving(version=2, arm="canary", requests=2),
-        serving(arm="", requests=100),
+        serving(version=2, arm="", requests=100),
     )
     values = told(FrameBuilder(), view)["model:resnet50"]["values"]
-    assert values["observed_share@canary"] == 0.25
-    assert "observed_share@" not in values
+    assert values["observed_share@2"] == 0.25
+    assert values["requests_per_second@2"] == 2
 
 
 def test_idle_model_says_nothing_but_is_known() -> None:

@@ -4,10 +4,10 @@ from webapp.telemetry.figures.curves import Curve, curve_figure
 from webapp.telemetry.figures.lines import Line, Series, metric_figure, metric_line, time_figure
 from webapp.telemetry.figures.looks import CANARY, PALETTE, ROLE_COLORS, STABLE, UNITS, Json
 from webapp.telemetry.figures.panels import (
-    ARM_FIGURES,
-    ARM_METRICS,
     DEVICE_PANELS,
     GPU_PANELS,
+    PAIR_FIGURES,
+    PAIR_METRICS,
     VersionSeries,
     device_figure,
     errors_figure,
@@ -20,11 +20,11 @@ from webapp.telemetry.figures.panels import (
 )
 
 __all__ = [
-    "ARM_FIGURES",
-    "ARM_METRICS",
     "CANARY",
     "DEVICE_PANELS",
     "GPU_PANELS",
+    "PAIR_FIGURES",
+    "PAIR_METRICS",
     "PALETTE",
     "ROLE_COLORS",
     "STABLE",

@@ -156,10 +156,10 @@ def _colors(count: int) -> list[str]:
     return [PALETTE[index % len(PALETTE)] for index in range(count)]
 
 
-def share_figure(values: Series) -> Json:
-    line = Line("observed_share@canary", "observed", ROLE_COLORS["canary"], values, width=2.0)
+def share_figure(values: Series, *, version: int) -> Json:
+    line = Line(f"observed_share@{version}", "observed", ROLE_COLORS["canary"], values, width=2.0)
     return time_figure(
-        name="arm_share",
+        name="pair_share",
         title="Observed share of the canary",
         unit="share",
         formula="requests answered by the canary ÷ requests of stable and canary",
@@ -168,43 +168,46 @@ def share_figure(values: Series) -> Json:
 
 
 # -- stable beside canary ---------------------------------------------------------------------
-ARM_FIGURES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
-    ("Requests/s, stable and canary", (("requests_per_second", "solid"),), "arm_requests"),
-    ("Error share, stable and canary", (("error_share", "solid"),), "arm_errors"),
+PAIR_FIGURES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
+    ("Requests/s, stable and canary", (("requests_per_second", "solid"),), "pair_requests"),
+    ("Error share, stable and canary", (("error_share", "solid"),), "pair_errors"),
     ("Latency, stable and canary",
      (("latency_p50_ms", "dot"), ("latency_p95_ms", "dash"), ("latency_p99_ms", "solid")),
-     "arm_latency"),
-    ("Queue time, stable and canary", (("queue_ms", "solid"),), "arm_queue"),
-    ("Compute time, stable and canary", (("compute_ms", "solid"),), "arm_compute"),
+     "pair_latency"),
+    ("Queue time, stable and canary", (("queue_ms", "solid"),), "pair_queue"),
+    ("Compute time, stable and canary", (("compute_ms", "solid"),), "pair_compute"),
 )  # fmt: skip
-ARM_METRICS = tuple(metric for _, metrics, _ in ARM_FIGURES for metric, _ in metrics)
+PAIR_METRICS = tuple(metric for _, metrics, _ in PAIR_FIGURES for metric, _ in metrics)
 
 
 def rollout_figures(
-    arms: Mapping[str, Mapping[str, Series]], *, names: Mapping[str, str]
+    series: Mapping[str, Mapping[str, Series]], *, versions: Mapping[str, int]
 ) -> list[Json]:
-    """Arm → metric → series; every chart shows both, in the colours they have everywhere."""
+    """Role → metric → series; every chart shows both, in the colours they have everywhere.
+
+    A line follows its version, so that after a promotion the canary is seen to have all requests.
+    """
     figures = []
-    for title, metrics, name in ARM_FIGURES:
+    for title, metrics, name in PAIR_FIGURES:
         lines = [
             metric_line(
                 metric,
-                series[metric],
-                key=f"{metric}@{arm}",
-                name=_arm_name(names.get(arm, arm), metric, several=len(metrics) > 1),
-                color=ROLE_COLORS[arm],
+                series[role][metric],
+                key=f"{metric}@{version}",
+                name=_pair_name(f"{role} v{version}", metric, several=len(metrics) > 1),
+                color=ROLE_COLORS[role],
                 dash=dash,
                 width=2.0 if dash == "solid" else 1.25,
             )
-            for arm, series in arms.items()
+            for role, version in versions.items()
             for metric, dash in metrics
         ]
         figures.append(metric_figure(metrics[-1][0], lines, title=title, name=name))
     return figures
 
 
-def _arm_name(arm: str, metric: str, *, several: bool) -> str:
-    return f"{arm} {METRICS[metric].title}" if several else arm
+def _pair_name(version: str, metric: str, *, several: bool) -> str:
+    return f"{version} {METRICS[metric].title}" if several else version
 
 
 # -- one model --------------------------------------------------------------------------------
