@@ -3,9 +3,11 @@
 import logging
 import os
 import platform
+import signal
 import threading
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from django.db import DatabaseError, connections
@@ -34,14 +36,14 @@ def run_job(job_id: str, work: Work, *, heartbeat_seconds: float = HEARTBEAT_SEC
         logger.info("job %s: nothing to do", job_id)
         return
     logger.info("job %s (%s): attempt %d", job_id, claim.job.kind, claim.job.attempt)
-    try:
-        with Heartbeat(claim, seconds=heartbeat_seconds):
+    with leaving_once(), Heartbeat(claim, seconds=heartbeat_seconds):
+        try:
             _settle(claim, work)
-    except (SystemExit, KeyboardInterrupt):
-        # The worker is told to stop. Handing the job back costs it no attempt and no waiting.
-        if not claim.settled and job_release(claim=claim):
-            logger.info("job %s: handed back, the worker stops", job_id)
-        raise
+        except (SystemExit, KeyboardInterrupt):
+            # The worker is told to stop. Handing the job back costs it no attempt, no waiting.
+            if not claim.settled and job_release(claim=claim):
+                logger.info("job %s: handed back, the worker stops", job_id)
+            raise
 
 
 def _settle(claim: Claim, work: Work) -> None:
@@ -64,6 +66,25 @@ def _settle(claim: Claim, work: Work) -> None:
     else:
         if not claim.settled and not job_succeed(claim=claim, result=result):
             logger.warning("job %s: lease lost at the end, outcome dropped", claim.job.id)
+
+
+@contextmanager
+def leaving_once() -> Iterator[None]:
+    """The first SIGTERM leaves the work by SystemExit, further ones are ignored until it has been
+    handed back: a supervisor tells the whole group, and the parent its pool processes once more."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signum, signal.SIG_IGN)
+    raise SystemExit(0)
 
 
 def worker_name() -> str:

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,14 +103,21 @@ def test_tasks_flow_again_after_redis_is_killed_and_restarted(
     assert beat.poll() is None
 
 
-def test_a_stopping_worker_hands_its_job_back(processes: Processes, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("tell", "signum"), [(os.kill, signal.SIGQUIT), (os.killpg, signal.SIGTERM)]
+)
+def test_a_stopping_worker_hands_its_job_back(
+    processes: Processes, tmp_path: Path, tell: Callable[[int, int], None], signum: int
+):
+    """SIGQUIT is Celery's word for it; SIGTERM to the whole group is what the supervisor sends."""
     worker = processes.worker()
-    gate = tmp_path / "gate"
-    job = wait_for(ask(gate), JobState.RUNNING)
-    os.kill(worker.pid, signal.SIGQUIT)
-    worker.wait(timeout=20)
+    job = wait_for(ask(tmp_path / "never"), JobState.RUNNING)
+    told = time.monotonic()
+    tell(worker.pid, signum)
     wait_for(job, JobState.PENDING)
     assert job.attempt == 0, "a tidy stop costs no attempt"
+    worker.wait(timeout=20)
+    print(f"stopped after {time.monotonic() - told:.1f} s")
 
 
 def test_cancelling_reaches_running_work(processes: Processes, tmp_path: Path):

@@ -40,7 +40,7 @@ def send(
     return True
 
 
-def forgetproducer() -> None:
+def forget_producer() -> None:
     """The next wake-up reads the broker's address anew."""
     producer.cache_clear()
 
