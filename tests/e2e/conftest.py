@@ -136,7 +136,7 @@ class Stack:
             "sampler": r"manage\.py sampler", "runtime": r"-m inference_runtime",
         }  # fmt: skip
         listing = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
         for line in listing.splitlines():
