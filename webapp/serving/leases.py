@@ -23,7 +23,6 @@ from webapp.serving.models import WorkLease
 logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=20)
-_RENEW_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.2
 
 
@@ -40,11 +39,11 @@ class Lease:
         self.name = name
         self.holder = f"{platform.node()[:30]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop = threading.Event()
-        self._lost = False
+        self.lost = False
 
     def check(self) -> None:
         """Call before a write that nobody else may do at the same time."""
-        if self._lost:
+        if self.lost:
             raise LeaseGone(self.name)
 
     def take(self) -> bool:
@@ -62,9 +61,9 @@ class Lease:
             return False
         return True
 
-    def renew_until_stopped(self) -> None:
+    def renew_until_stopped(self, seconds: float) -> None:
         try:
-            while not self._stop.wait(_RENEW_SECONDS):
+            while not self._stop.wait(seconds):
                 self._renew()
         finally:
             connections.close_all()
@@ -80,7 +79,7 @@ class Lease:
         except DatabaseError as error:
             logger.warning("lease %s not renewed: %s", self.name, error)
             return
-        self._lost = not renewed
+        self.lost = not renewed
 
     def give_back(self) -> None:
         WorkLease.objects.filter(name=self.name, holder=self.holder).update(holder="")
@@ -88,7 +87,11 @@ class Lease:
 
 @contextmanager
 def held(
-    name: str, *, wait_seconds: float = 0.0, check: Callable[[], None] | None = None
+    name: str,
+    *,
+    wait_seconds: float = 0.0,
+    check: Callable[[], None] | None = None,
+    renew_seconds: float = 5.0,
 ) -> Iterator[Lease]:
     """Raises LeaseBusy when the lease is not free within `wait_seconds`.
 
@@ -102,7 +105,9 @@ def held(
         if check is not None:
             check()
         time.sleep(_LOOK_AGAIN_SECONDS)
-    thread = threading.Thread(target=lease.renew_until_stopped, name=f"lease-{name}", daemon=True)
+    thread = threading.Thread(
+        target=lease.renew_until_stopped, args=[renew_seconds], name=f"lease-{name}", daemon=True
+    )
     thread.start()
     try:
         yield lease
@@ -112,5 +117,6 @@ def held(
         lease.give_back()
 
 
-def is_held(name: str) -> bool:
-    return WorkLease.objects.filter(name=name, until__gte=Now()).exclude(holder="").exists()
+def names_held(*, prefix: str) -> set[str]:
+    rows = WorkLease.objects.filter(name__startswith=prefix, until__gte=Now()).exclude(holder="")
+    return set(rows.values_list("name", flat=True))

@@ -13,7 +13,12 @@ from django.contrib.auth.models import AbstractUser
 from webapp.catalog.models import InferenceModel
 from webapp.core.events import publish
 from webapp.serving.models import Runtime
-from webapp.serving.selectors import deployment_list, placement_of, traffic_state
+from webapp.serving.selectors import (
+    deployment_list,
+    placement_of,
+    placements_token,
+    traffic_state,
+)
 from webapp.serving.shapes import placement_body, runtime_body
 
 RUNTIME_PREFIX = "placements"  # placements:<runtime>
@@ -38,22 +43,9 @@ def model_snapshot(name: str, user: AbstractUser) -> dict[str, Any] | None:
     return _model_data(model) if model is not None else None
 
 
-def runtime_digest(runtime: Runtime) -> str:
-    """Changes exactly when there is something new to draw."""
-    return str(_runtime_data(runtime)["state"])
-
-
 def _runtime_data(runtime: Runtime) -> dict[str, Any]:
-    body = runtime_body(runtime)
-    placements = [
-        placement_body(placement_of(deployment=one)) for one in deployment_list(runtime=runtime)
-    ]
-    seen = {name: value for name, value in body.items() if name != "last_seen_at"}
-    return {
-        "state": _digest([seen, placements, runtime.index]),
-        "runtime": body,
-        "placements": placements,
-    }
+    """Small, however much is loaded: whoever wants the placements asks for them."""
+    return {"state": placements_token(runtime=runtime)} | runtime_body(runtime)
 
 
 def _model_data(model: InferenceModel) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from webapp.jobs.selectors import jobs_open
 from webapp.serving.choices import ArmRole, RuntimeHealth
 from webapp.serving.config_diff import diff_lines
 from webapp.serving.forms import ServingConfigForm
-from webapp.serving.live import RUNTIME_PREFIX, runtime_digest
+from webapp.serving.live import RUNTIME_PREFIX
 from webapp.serving.models import LoadedConfig, Runtime, TrafficTable
 from webapp.serving.selectors import (
     Placement,
@@ -20,6 +20,7 @@ from webapp.serving.selectors import (
     deployment_list,
     placement_counts,
     placement_list,
+    placements_token,
     runtime_list,
     runtimes_serving,
     serving_config_row,
@@ -44,7 +45,7 @@ def runtime_context(runtime: Runtime) -> dict[str, Any]:
     return {
         "runtime": runtime,
         "topic": f"{RUNTIME_PREFIX}:{runtime.name}",
-        "digest": runtime_digest(runtime),
+        "digest": placements_token(runtime=runtime),
         "counts": placement_counts(runtime=runtime),
         "managed": _with_shares([one for one in placements if one.managed]),
         "others": [one for one in placements if not one.managed],

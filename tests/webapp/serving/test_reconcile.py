@@ -1,5 +1,7 @@
 """The control plane converges: runtimes restart, forget, refuse, and come back."""
 
+import time
+
 import pytest
 from django.utils import timezone
 
@@ -9,7 +11,7 @@ from webapp.jobs.models import Job
 from webapp.runtime_client.types import TRAFFIC
 from webapp.serving import leases
 from webapp.serving.choices import DeploymentState, RuntimeHealth
-from webapp.serving.models import WorkLease
+from webapp.serving.models import Deployment, WorkLease
 from webapp.serving.selectors import foreign_models, placement_list
 from webapp.serving.services import deployment_request, reconcile_request, runtime_reconcile
 from webapp.serving.services.placing import lease_name
@@ -177,10 +179,42 @@ def test_a_lease_of_a_dead_worker_runs_out(yard):
     lease = leases.Lease("x")
     assert lease.take()
     assert not leases.Lease("x").take()
-    assert leases.is_held("x")
+    assert leases.names_held(prefix="x")
     WorkLease.objects.filter(name="x").update(until=timezone.now() - leases.LEASE)
-    assert not leases.is_held("x")
+    assert not leases.names_held(prefix="x")
     assert leases.Lease("x").take()
+
+
+def test_a_lease_is_renewed_while_the_work_goes_on(yard):
+    with leases.held("y", renew_seconds=0.02) as lease:
+        taken_until = WorkLease.objects.get(name="y").until
+        deadline = time.monotonic() + 10
+        while WorkLease.objects.get(name="y").until <= taken_until:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        lease.check()
+        WorkLease.objects.filter(name="y").update(holder="somebody else")
+        while not lease.lost:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(leases.LeaseGone):
+            lease.check()
+    assert WorkLease.objects.get(name="y").holder == "somebody else"
+
+
+def test_what_a_dead_worker_left_half_done_is_taken_up(yard):
+    first = yard.publish(1)
+    Deployment.objects.create(
+        runtime=yard.runtime, version=first, state=DeploymentState.LOADING, reason=""
+    )
+    dead = leases.Lease(lease_name(runtime=yard.runtime, model=yard.model))
+    assert dead.take()
+    yard.probe()
+    assert yard.deployment(first).state == DeploymentState.LOADING
+    WorkLease.objects.update(until=timezone.now() - leases.LEASE)
+    yard.probe()
+    assert yard.ready() == [1]
+    assert yard.deployment(first).state == DeploymentState.AVAILABLE
 
 
 def test_two_reconcile_requests_are_one_job(yard):

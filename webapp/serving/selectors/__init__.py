@@ -22,10 +22,12 @@ from webapp.serving.selectors.deployments import (
     placement_counts,
     placement_list,
     placement_of,
+    placements_token,
     runtimes_serving,
     versions_available,
     versions_wanted,
 )
+from webapp.serving.selectors.facts import ModelFacts, runtime_facts
 from webapp.serving.selectors.runtimes import (
     client_for,
     embedded_addresses,
@@ -38,12 +40,12 @@ from webapp.serving.selectors.traffic import (
     canary_version,
     traffic_state,
     traffic_table,
-    wanted_table,
     weight_of,
     wire_table,
 )
 
 __all__ = [
+    "ModelFacts",
     "Placement",
     "PlacementCounts",
     "artifact_of",
@@ -63,7 +65,9 @@ __all__ = [
     "placement_counts",
     "placement_list",
     "placement_of",
+    "placements_token",
     "row_values",
+    "runtime_facts",
     "runtime_get",
     "runtime_list",
     "runtimes_serving",
@@ -75,7 +79,6 @@ __all__ = [
     "values_in_force",
     "versions_available",
     "versions_wanted",
-    "wanted_table",
     "weight_of",
     "wire_table",
 ]

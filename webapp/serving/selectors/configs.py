@@ -67,18 +67,23 @@ def config_versions(*, model: InferenceModel, runtime: Runtime | None = None) ->
 
 
 def artifact_of(*, model: InferenceModel, versions: Sequence[int]) -> Artifact:
+    rows = ModelVersion.objects.filter(model=model, number__in=versions)
+    return artifact_from(rows=list(rows))
+
+
+def artifact_from(*, rows: Sequence[ModelVersion]) -> Artifact:
     """Inputs and outputs of the newest of the versions; the config of the newest that brought one.
 
     A repository model has one config for all its versions, so a version uploaded without a config
     goes on with the one before it.
     """
-    rows = list(ModelVersion.objects.filter(model=model, number__in=versions).order_by("-number"))
-    if not rows:
+    newest_first = sorted(rows, key=lambda row: row.number, reverse=True)
+    if not newest_first:
         return Artifact()
     return Artifact(
-        config_text=next((row.config_text for row in rows if row.config_text.strip()), ""),
-        inputs=rows[0].inputs,
-        outputs=rows[0].outputs,
+        config_text=next((row.config_text for row in newest_first if row.config_text.strip()), ""),
+        inputs=newest_first[0].inputs,
+        outputs=newest_first[0].outputs,
     )
 
 

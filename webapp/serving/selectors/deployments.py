@@ -1,9 +1,11 @@
 """Reads of deployments: what is wanted, what is observed, and how the two differ."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.serving.choices import DeploymentState
@@ -158,13 +160,31 @@ class PlacementCounts:
 
 
 def placement_counts(*, runtime: Runtime) -> PlacementCounts:
-    placements = placement_list(runtime=runtime)
-    ours = [one for one in placements if one.managed]
+    rows = list(
+        deployment_list(runtime=runtime).values_list("version__model__name", "wanted", "state")
+    )
+    managed = {name for name, _, _ in rows}
+    loaded = DeploymentState.AVAILABLE
     return PlacementCounts(
-        desired=sum(one.desired == "loaded" for one in ours),
-        loaded=sum(one.observed == DeploymentState.AVAILABLE for one in ours),
-        drifted=sum(one.drifted for one in ours),
+        desired=sum(wanted for _, wanted, _ in rows),
+        loaded=sum(state == loaded for _, _, state in rows),
+        drifted=sum((state == loaded) != wanted for _, wanted, state in rows),
         foreign=sum(
-            not one.managed and one.observed == DeploymentState.AVAILABLE for one in placements
+            entry["state"] == "READY" and entry["model"] not in managed for entry in runtime.index
         ),
     )
+
+
+def placements_token(*, runtime: Runtime) -> str:
+    """Another one exactly when there is something new to show of the runtime; cheap to compute."""
+    rows = deployment_list(runtime=runtime).aggregate(last=Max("updated_at"), count=Count("pk"))
+    parts = [
+        rows["count"],
+        rows["last"].isoformat() if rows["last"] else "",
+        runtime.health,
+        runtime.health_reason,
+        runtime.http_address,
+        runtime.grpc_address,
+        runtime.index,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]

@@ -6,7 +6,6 @@ from webapp.catalog.models import InferenceModel
 from webapp.runtime_client import types as wire
 from webapp.serving.choices import ArmRole, RuntimeHealth
 from webapp.serving.models import Runtime, TrafficApplied, TrafficTable
-from webapp.serving.reconciler import Share, WantedTable
 from webapp.serving.selectors.deployments import runtimes_serving
 
 
@@ -25,15 +24,6 @@ def canary_version(*, model: InferenceModel) -> int | None:
     table = traffic_table(model=model)
     arms = table.arms if table is not None else []
     return next((arm["version"] for arm in arms if arm["role"] == ArmRole.CANARY), None)
-
-
-def wanted_table(*, table: TrafficTable | None) -> WantedTable | None:
-    if table is None:
-        return None
-    return WantedTable(
-        table.generation,
-        tuple(Share(arm["version"], arm["role"], arm["weight"]) for arm in table.arms),
-    )
 
 
 def wire_table(*, table: TrafficTable, model_name: str) -> wire.TrafficTable:

@@ -36,6 +36,7 @@ from webapp.serving.selectors import (
     versions_wanted,
     weight_of,
 )
+from webapp.serving.services.marking import deployment_note
 from webapp.serving.services.placing import Placer, lease_name
 from webapp.serving.services.probing import runtime_unreachable
 from webapp.serving.services.runtimes import runtime_ensure_embedded
@@ -80,8 +81,7 @@ def deployment_request(
             changes |= {"state": DeploymentState.PENDING, "reason": "waits for a worker"}
             if deployment.state != DeploymentState.PENDING:
                 changes["since"] = timezone.now()
-        Deployment.objects.filter(pk=deployment.pk).update(**changes)
-        deployment.refresh_from_db()
+        deployment_note(deployment=deployment, changes=changes)
         audit_record(
             actor=actor,
             action="deployment.request",
@@ -148,7 +148,7 @@ def deployment_lost(*, job: Job) -> None:
     changes: dict[str, Any] = {"reason": (job.error or {}).get("detail", "")[:1000]}
     if reason == "CANCELLED":
         changes |= {"wanted": False, "reason": ""}
-    Deployment.objects.filter(pk=deployment.pk).update(**changes)
+    deployment_note(deployment=deployment, changes=changes)
 
 
 def _refuse_unfit(version: ModelVersion, runtime: Runtime) -> None:
@@ -323,10 +323,10 @@ def deployment_remove(
         _refuse_busy(version, runtime)
         last = _refuse_needed(deployment, out_of_service)
         before = _shown(deployment)
-        Deployment.objects.filter(pk=deployment.pk).update(
-            wanted=False, failed_loads=0, retry_at=None
+        deployment_note(
+            deployment=deployment,
+            changes={"wanted": False, "failed_loads": 0, "retry_at": None},
         )
-        deployment.refresh_from_db()
         if last:
             traffic_clear(model=version.model, actor=actor, reason="the model goes out of service")
         audit_record(

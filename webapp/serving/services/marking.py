@@ -1,6 +1,7 @@
 """The only writer of what is observed: health of runtimes, states of deployments."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
 
@@ -36,6 +37,12 @@ def retry_moment(*, failed_loads: int, now: datetime) -> datetime | None:
     return now + min(FIRST_RETRY * (1 << (failed_loads - 1)), LONGEST_RETRY)
 
 
+def deployment_note(*, deployment: Deployment, changes: dict[str, Any]) -> None:
+    """Unguarded: for columns that only one writer has at a time."""
+    Deployment.objects.filter(pk=deployment.pk).update(**changes, updated_at=timezone.now())
+    deployment.refresh_from_db()
+
+
 def deployment_mark(*, deployment: Deployment, state: DeploymentState, reason: str = "") -> bool:
     """Guarded: writes only over what the caller saw. True when something changed."""
     reason = reason[:1000]
@@ -64,10 +71,8 @@ def deployment_mark(*, deployment: Deployment, state: DeploymentState, reason: s
 def deployment_failed(*, deployment: Deployment, reason: str) -> None:
     """One more load that did not work; says when the next try is."""
     failed = deployment.failed_loads + 1
-    Deployment.objects.filter(pk=deployment.pk).update(
-        failed_loads=failed, retry_at=retry_moment(failed_loads=failed, now=timezone.now())
-    )
-    deployment.refresh_from_db()
+    retry_at = retry_moment(failed_loads=failed, now=timezone.now())
+    deployment_note(deployment=deployment, changes={"failed_loads": failed, "retry_at": retry_at})
     deployment_mark(deployment=deployment, state=DeploymentState.FAILED, reason=reason)
 
 

@@ -7,7 +7,7 @@ reconcile never load the same model at once.
 import logging
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.utils import timezone
 
@@ -22,29 +22,29 @@ from webapp.serving.config_values import ConfigProblem, ServingValues
 from webapp.serving.leases import Lease
 from webapp.serving.models import Deployment, LoadedConfig, Runtime, TrafficApplied
 from webapp.serving.observation import Observation, observe
+from webapp.serving.pictures import picture_of
 from webapp.serving.progress import Progress
 from webapp.serving.reconciler import (
     IN_USE,
     Action,
     DropTable,
     Load,
-    ModelPicture,
     PushTable,
     Unload,
     next_actions,
 )
 from webapp.serving.selectors import (
+    ModelFacts,
     client_for,
     config_for,
     loaded_config,
+    runtime_facts,
     traffic_table,
-    values_in_force,
-    wanted_table,
-    wire_table,
 )
 from webapp.serving.services.marking import (
     deployment_failed,
     deployment_mark,
+    deployment_note,
     deployments_mark,
     retry_moment,
     runtime_mark,
@@ -64,7 +64,11 @@ _FAULTY = re.compile(
 
 
 def lease_name(*, runtime: Runtime, model: InferenceModel) -> str:
-    return f"{runtime.pk}/{model.pk}"
+    return f"{lease_prefix(runtime=runtime)}{model.pk}"
+
+
+def lease_prefix(*, runtime: Runtime) -> str:
+    return f"{runtime.pk}/"
 
 
 def observation_keep(
@@ -79,87 +83,6 @@ def observation_keep(
     if observation.answered:
         tables_mark(runtime=runtime, observation=observation)
         deployments_mark(runtime=runtime, observation=observation, only=only, skip=skip)
-
-
-def model_picture(
-    *, runtime: Runtime, model: InferenceModel, observation: Observation
-) -> ModelPicture:
-    now = timezone.now()
-    rows = list(
-        Deployment.objects.filter(runtime=runtime, version__model=model).select_related("version")
-    )
-    resting = [row for row in rows if row.retry_at is None or row.retry_at > now]
-    table = traffic_table(model=model)
-    theirs = observation.tables.get(model.name)
-    ours = (
-        wire_table(table=table, model_name=model.name) if table is not None and table.arms else None
-    )
-    picture = ModelPicture(
-        wanted=frozenset(row.version.number for row in rows if row.wanted),
-        observed=observation.states(model.name),
-        held_back=frozenset(
-            row.version.number
-            for row in resting
-            if row.wanted and row.state == DeploymentState.FAILED
-        ),
-        unload_held=any(not row.wanted and row.failed_loads for row in resting),
-        table=wanted_table(table=table),
-        tabled=theirs is not None,
-        table_current=_same(ours, theirs),
-        splits=observation.splits,
-    )
-    current, held = _config_state(runtime, model, picture.loadable)
-    return replace(picture, config_current=current, reload_held=held)
-
-
-def _config_state(
-    runtime: Runtime, model: InferenceModel, versions: frozenset[int]
-) -> tuple[bool, bool]:
-    """Whether the runtime has the config we would load the versions with, or has refused it lately."""
-    row = loaded_config(runtime=runtime, model=model)
-    if row is None or not versions:
-        return False, False
-    try:
-        text = config_for(
-            model=model, versions=sorted(versions), values=values_in_force(model=model)
-        ).text
-    except ConfigProblem:
-        return True, True  # nothing better to load; the editor says what is wrong
-    due = row.retry_at is not None and row.retry_at <= timezone.now()
-    return text == row.text, text == row.refused_text and not due
-
-
-def _same(ours: wire.TrafficTable | None, theirs: wire.TrafficTable | None) -> bool:
-    if ours is None or theirs is None:
-        return ours is theirs
-    return ours.generation == theirs.generation and {
-        (arm.version, arm.role, round(arm.weight, 4)) for arm in ours.arms
-    } == {(arm.version, arm.role, round(arm.weight, 4)) for arm in theirs.arms}
-
-
-def _config_current(
-    runtime: Runtime,
-    model: InferenceModel,
-    wanted: frozenset[int],
-    observation: Observation,
-) -> bool:
-    """Also True while the newer config has been refused and is not due again."""
-    row = loaded_config(runtime=runtime, model=model)
-    if row is None or not row.text:
-        return False
-    ready = [
-        version
-        for version, state in observation.states(model.name).items()
-        if state == wire.READY and version in wanted
-    ]
-    try:
-        text = config_for(model=model, versions=ready, values=values_in_force(model=model)).text
-    except ConfigProblem:
-        return True  # nothing better to load; the editor says what is wrong
-    if text == row.text:
-        return True
-    refused = text == row.refused_text
-    return refused and (row.retry_at is None or row.retry_at > timezone.now())
 
 
 @dataclass
@@ -178,9 +101,8 @@ class Placer:
         """
         observation = self._look()
         for _ in range(_MOST_ROUNDS):
-            actions = next_actions(
-                model_picture(runtime=self.runtime, model=self.model, observation=observation)
-            )
+            picture = picture_of(facts=self._facts(), observation=observation, now=timezone.now())
+            actions = next_actions(picture)
             if not actions:
                 break
             failed = next((action for action in actions if not self._act(action)), None)
@@ -205,6 +127,10 @@ class Placer:
         self.lease.check()
         self._client.load(self.model.name, composed.json)
         self._loaded(composed, ready)
+
+    def _facts(self) -> ModelFacts:
+        (facts,) = runtime_facts(runtime=self.runtime, model=self.model)
+        return facts
 
     @property
     def _client(self) -> RuntimeConnection:
@@ -238,9 +164,7 @@ class Placer:
         rows = self._rows(versions)
         missing = [row for row in rows if row.state != DeploymentState.AVAILABLE]
         try:
-            composed = config_for(
-                model=self.model, versions=versions, values=values_in_force(model=self.model)
-            )
+            composed = self._facts().config(versions)
         except ConfigProblem as problem:
             self._failed(missing, f"The config cannot be used: {problem}", "")
             return False
@@ -363,10 +287,10 @@ class Placer:
             runtime=self.runtime, version__model=self.model, wanted=False
         ).exclude(state=DeploymentState.UNLOADED):
             failed = row.failed_loads + 1
-            Deployment.objects.filter(pk=row.pk).update(
-                failed_loads=failed,
-                retry_at=retry_moment(failed_loads=failed, now=timezone.now()),
-                reason=text[:1000],
+            retry_at = retry_moment(failed_loads=failed, now=timezone.now())
+            deployment_note(
+                deployment=row,
+                changes={"failed_loads": failed, "retry_at": retry_at, "reason": text[:1000]},
             )
 
     def _push_interim(self) -> bool:

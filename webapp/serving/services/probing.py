@@ -1,10 +1,12 @@
 """Looks at every runtime every few seconds, and gives out the work that the look calls for."""
 
 import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from webapp.catalog.models import InferenceModel
+from django.utils import timezone
+
 from webapp.core.errors import NotFound, Unavailable
 from webapp.jobs.choices import JobKind
 from webapp.jobs.claims import Claim
@@ -12,16 +14,17 @@ from webapp.jobs.models import Job
 from webapp.jobs.selectors import jobs_open
 from webapp.jobs.services import job_request
 from webapp.runtime_client.errors import RuntimeUnreachable
-from webapp.serving.leases import LeaseBusy, LeaseGone, held, is_held
-from webapp.serving.models import Runtime, TrafficApplied
+from webapp.serving.leases import LeaseBusy, LeaseGone, held, names_held
+from webapp.serving.models import Runtime
 from webapp.serving.observation import Observation, observe
+from webapp.serving.pictures import picture_of
 from webapp.serving.progress import JobProgress, Progress, Silent
-from webapp.serving.reconciler import PushTable, next_actions
-from webapp.serving.selectors import client_for, models_on, traffic_table
+from webapp.serving.reconciler import Action, PushTable, next_actions
+from webapp.serving.selectors import ModelFacts, client_for, runtime_facts
 from webapp.serving.services.placing import (
     Placer,
     lease_name,
-    model_picture,
+    lease_prefix,
     observation_keep,
 )
 from webapp.serving.services.runtimes import runtime_ensure_embedded
@@ -53,46 +56,45 @@ def runtimes_probe() -> None:
 
 
 def _keep(runtime: Runtime, observation: Observation) -> None:
-    busy = frozenset(
-        model.pk
-        for model in models_on(runtime=runtime)
-        if is_held(lease_name(runtime=runtime, model=model))
-    )
-    observation_keep(runtime=runtime, observation=observation, skip=busy)
+    observation_keep(runtime=runtime, observation=observation, skip=_busy_models(runtime))
+
+
+def _busy_models(runtime: Runtime) -> frozenset[int]:
+    """Models that somebody is changing on the runtime right now."""
+    prefix = lease_prefix(runtime=runtime)
+    return frozenset(int(name.removeprefix(prefix)) for name in names_held(prefix=prefix))
 
 
 def _calls_for_work(runtime: Runtime, observation: Observation) -> bool:
     """Pushes traffic tables by the way; True when something must be loaded or unloaded."""
-    owned = _models_with_open_jobs()
+    owned, busy = _models_with_open_jobs(), _busy_models(runtime)
     work = False
-    for model in _models_to_mind(runtime):
-        if model.name in owned or is_held(lease_name(runtime=runtime, model=model)):
+    for facts, actions in _due(runtime, observation):
+        if facts.model.name in owned or facts.model.pk in busy:
             continue
-        picture = model_picture(runtime=runtime, model=model, observation=observation)
-        actions = next_actions(picture)
         if actions == [PushTable()]:
-            traffic_push(model=model, runtimes=[runtime])
-        elif actions:
+            traffic_push(model=facts.model, runtimes=[runtime])
+        else:
             work = True
-        elif not observation.splits:
-            _note_missing_tables(runtime, model)
     return work
 
 
-def _models_to_mind(runtime: Runtime) -> list[InferenceModel]:
-    """Those deployed here, and those whose table is still here."""
-    tabled = TrafficApplied.objects.filter(runtime=runtime, generation__gt=0).values("model_id")
-    found = {model.pk: model for model in models_on(runtime=runtime)}
-    found |= {model.pk: model for model in InferenceModel.objects.filter(pk__in=tabled)}
-    return list(found.values())
+def _due(runtime: Runtime, observation: Observation) -> Iterator[tuple[ModelFacts, list[Action]]]:
+    """The models that are not at rest, and what would bring them there."""
+    now = timezone.now()
+    for facts in runtime_facts(runtime=runtime):
+        picture = picture_of(facts=facts, observation=observation, now=now)
+        actions = next_actions(picture)
+        if not actions and not observation.splits and _unexplained(facts):
+            actions = [PushTable()]  # it will be refused, and the refusal is what is shown
+        if actions:
+            yield facts, actions
 
 
-def _note_missing_tables(runtime: Runtime, model: InferenceModel) -> None:
-    """A Triton has no traffic tables: say so once where the shares are shown."""
-    table = traffic_table(model=model)
-    known = TrafficApplied.objects.filter(runtime=runtime, model=model).exclude(error="")
-    if table is not None and table.arms and not known.exists():
-        traffic_push(model=model, runtimes=[runtime])
+def _unexplained(facts: ModelFacts) -> bool:
+    """A Triton has no traffic tables; that is to be said where the shares are shown."""
+    arms = facts.table.arms if facts.table is not None else []
+    return bool(arms) and (facts.applied is None or not facts.applied.error)
 
 
 def _models_with_open_jobs() -> set[str]:
@@ -124,11 +126,15 @@ def runtime_reconcile(*, runtime: Runtime, progress: Progress | None = None) -> 
     answer.
     """
     progress = progress or Silent()
+    observation = observe(client_for(runtime=runtime))
+    _keep(runtime, observation)
+    if not observation.answered:
+        raise runtime_unreachable(runtime=runtime, text=observation.reason)
     settled, left = [], []
-    models = _models_to_mind(runtime)
+    due = [facts.model for facts, _ in _due(runtime, observation)]
     try:
-        for done, model in enumerate(models):
-            progress.step(f"looking at {model.name}", done / len(models))
+        for done, model in enumerate(due):
+            progress.step(f"looking at {model.name}", done / len(due))
             try:
                 with held(lease_name(runtime=runtime, model=model)) as lease:
                     Placer(runtime, model, lease, progress).settle()
@@ -137,8 +143,6 @@ def runtime_reconcile(*, runtime: Runtime, progress: Progress | None = None) -> 
                 left.append(model.name)
     except RuntimeUnreachable as problem:
         raise runtime_unreachable(runtime=runtime, text=problem.text) from None
-    if not models:
-        runtime_probe(runtime=runtime)
     return {"runtime": runtime.name, "models": settled, "busy": left}
 
 
