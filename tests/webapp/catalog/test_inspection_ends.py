@@ -42,6 +42,7 @@ run_job(sys.argv[3], lambda claim: version_inspect(claim=claim))
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_killed_worker_is_replaced_once_and_then_the_version_is_rejected(
     publishing: Publishing,
 ) -> None:
@@ -227,7 +228,7 @@ def _last_operation() -> dict[str, str]:
     return {"id": job.id, "target": job.target}
 
 
-def _until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def _until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain for {what}"

@@ -61,8 +61,12 @@ def samples(subject: Subject) -> Outcome:
                 'or widen "tolerance", and upload again.',
             )
         compared += len(sample.expected)
-    said = f"{compared} outputs as expected" if compared else "nothing was expected of the answers"
-    return passed(f"{len(read)} samples answered; {said}.")
+    said = f"{_count(compared, 'output')} as expected" if compared else "no answer was expected"
+    return passed(f"{_count(len(read), 'sample')} answered; {said}.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _read(subject: Subject, path: Path, name: str) -> list[Sample]:
