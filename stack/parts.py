@@ -113,6 +113,8 @@ def control_plane_parts(settings: StackSettings) -> list[ProcessSpec]:
     """In the order of their start."""
     return [
         web_part(settings),
+        # Shares and rollouts have a worker of their own: no long job may delay them.
+        worker_part(settings, name="control-worker", queue="control", concurrency=1),
         worker_part(settings, name="worker", queue="default", concurrency=settings.workers),
         # Benchmarks run for minutes; in their own process they never delay a rollout's next step.
         worker_part(settings, name="bench-worker", queue="benchmarks", concurrency=1),

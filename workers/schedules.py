@@ -20,8 +20,9 @@ class Every:
 
 
 EVERY: list[Every] = [
-    Every(seconds=5, task="jobs_reap", expires=4),
-    Every(seconds=1, task="rollouts_tick", expires=0.9),
+    # The control queue has a worker of its own: no long job may delay a rollout or a share.
+    Every(seconds=5, task="jobs_reap", expires=4, queue="control"),
+    Every(seconds=1, task="rollouts_tick", expires=0.9, queue="control"),
     Every(seconds=5, task="probe_runtimes", expires=4),
     Every(seconds=3600, task="leftovers_prune", expires=3000),
     Every(seconds=300, task="uploads_sweep", expires=240),

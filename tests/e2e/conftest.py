@@ -132,7 +132,7 @@ class Stack:
         assert self.process is not None
         patterns = {
             "web": r"uvicorn webapp\.asgi", "worker": r"--hostname worker@", "redis": r"redis-server",
-            "bench-worker": r"--hostname bench-worker@", "beat": r"celery.* beat",
+            "bench-worker": r"--hostname bench-worker@", "control-worker": r"--hostname control-worker@", "beat": r"celery.* beat",
             "sampler": r"manage\.py sampler", "runtime": r"-m inference_runtime",
         }  # fmt: skip
         listing = subprocess.run(

@@ -43,7 +43,7 @@ def test_killing_worker_sampler_web_and_redis_fails_no_request_and_loses_no_work
             {"model": "sturdy", "version": stable, "protocol": "grpc", "concurrency": [1, 2, 4],
              "window_seconds": 1},
         )  # fmt: skip
-        for part in ("worker", "bench-worker", "sampler", "web", "redis", "beat"):
+        for part in ("worker", "control-worker", "bench-worker", "sampler", "web", "redis", "beat"):
             eventually(partial(_running, stack, part), within=60, what=f"{part} runs")
             stack.kill(part)
             eventually(stack.healthy, within=60, what="the web process answers")

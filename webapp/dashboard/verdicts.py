@@ -36,7 +36,7 @@ def rollout_verdict(user: AbstractUser) -> Verdict | None:
     rollouts = list(rollouts_active()[:5])
     if not rollouts:
         return None
-    return Verdict("Rolling out", "idle", items=tuple(_item(rollout) for rollout in rollouts))
+    return Verdict("All well", "good", items=tuple(_item(rollout) for rollout in rollouts))
 
 
 def _item(rollout: Rollout) -> StripItem:
