@@ -33,12 +33,13 @@ STRICT: Final = "triton_grpc_error"
 class StreamCall:
     """One open stream. `slots` holds a place per request, in order; answers leave from its front."""
 
-    __slots__ = ("failed", "reader", "requests", "slots", "started", "strict")
+    __slots__ = ("complete", "failed", "reader", "requests", "slots", "started", "strict")
 
     def __init__(self, reader: MessageReader, strict: bool) -> None:
         self.reader = reader
         self.strict = strict
         self.started = False  # headers are out
+        self.complete = False  # the client has sent all it will, and all of it has been taken up
         self.failed = False
         self.slots: deque[_Slot] = deque()
         self.requests: set[InferRequest] = set()
@@ -77,6 +78,7 @@ class StreamInferMethod:
         except CallFault as fault:
             self._end(stream, call, fault.status, fault.text)
             return
+        call.complete = bool(last)
         self._flush(stream, call)
 
     def reset(self, stream: H2Stream) -> None:
@@ -173,7 +175,7 @@ class StreamInferMethod:
             parts = slots.popleft().parts or ()
             self._start(stream, call)
             output.data(stream, framed(parts))
-        if stream.ended and not slots:
+        if call.complete and not slots:
             self._start(stream, call)
             output.end(stream, grpc_reply.OK)
         elif len(slots) < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:

@@ -99,13 +99,14 @@ class H2Connection(asyncio.Protocol):
                     (h2.MAX_HEADER_LIST_SIZE, self.limits.header_list_size),
                 ]
             )
-            + h2.window_update(0, self.limits.connection_window - h2.DEFAULT_WINDOW)
         )
+        if self.limits.connection_window > h2.DEFAULT_WINDOW:
+            more = self.limits.connection_window - h2.DEFAULT_WINDOW
+            self.write(h2.window_update(0, more))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
-        for stream in list(self.streams.values()):
-            self._abandon(stream)
+        self._drop_all()
         self._joins.left(self)
 
     def watch(self, elapsed_s: float) -> None:
@@ -340,6 +341,10 @@ class H2Connection(asyncio.Protocol):
             self._abandon(stream)
         self.leave_if_done()
 
+    def _drop_all(self) -> None:
+        for stream_id in list(self.streams):
+            self.drop(stream_id)
+
     def _abandon(self, stream: H2Stream) -> None:
         stream.closed = True
         self.output.forget(stream)
@@ -354,8 +359,7 @@ class H2Connection(asyncio.Protocol):
             return
         self.transport.write(h2.goaway(self.last_stream, code, text))
         self.closing = True
-        for stream in list(self.streams.values()):
-            self.drop(stream.id)
+        self._drop_all()
         self.transport.write_eof()
 
     def close(self) -> None:

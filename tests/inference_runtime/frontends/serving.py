@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import json
 import socket
 import threading
 import time
@@ -67,9 +68,7 @@ def _connect(port: int) -> socket.socket:
 
 
 @contextmanager
-def serving(
-    http: HttpOptions | None = None, grpc: GrpcOptions | None = None
-) -> Iterator[Served]:
+def serving(http: HttpOptions | None = None, grpc: GrpcOptions | None = None) -> Iterator[Served]:
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="front ends")
     thread.start()
@@ -82,15 +81,16 @@ def serving(
             served.metrics = await serve_metrics(served.core, host="127.0.0.1", port=0)
             return served
 
-        served = asyncio.run_coroutine_threadsafe(start(), loop).result(DEADLINE_S)
-        yield served
-
-        async def stop() -> None:
+        async def stop(served: Served) -> None:
             for listener in (served.http, served.grpc, served.metrics):
                 await listener.close(0.2)
             await loop.shutdown_default_executor()
 
-        served.run(stop())
+        served = asyncio.run_coroutine_threadsafe(start(), loop).result(DEADLINE_S)
+        try:
+            yield served
+        finally:
+            served.run(stop(served))
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(DEADLINE_S)
@@ -109,3 +109,16 @@ def receive_all(sock: socket.socket) -> bytes:
             break
         parts.append(part)
     return b"".join(parts)
+
+
+def http_infer(model: str = "ident", elements: int = 4) -> bytes:
+    """A whole request with one binary tensor of zeros."""
+    entry = {"name": "INPUT0", "shape": [1, elements], "datatype": "FP32"}
+    head = json.dumps(
+        {"inputs": [{**entry, "parameters": {"binary_data_size": 4 * elements}}]}
+    ).encode()
+    start = (
+        f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: h\r\n"
+        f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + 4 * elements}\r\n\r\n"
+    )
+    return start.encode() + head + bytes(4 * elements)

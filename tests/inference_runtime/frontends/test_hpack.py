@@ -92,7 +92,14 @@ def test_changes_stand_still_while_nothing_enters_the_table():
 
 @pytest.mark.parametrize(
     "block",
-    [b"\x80", b"\xff\xff\xff\xff\xff\xff\x01", b"\xbe", b"\x3f\xff\xff\x7f", b"\x82\x20", b"\x00\x05ab"],
+    [
+        b"\x80",
+        b"\xff\xff\xff\xff\xff\xff\x01",
+        b"\xbe",
+        b"\x3f\xff\xff\x7f",
+        b"\x82\x20",
+        b"\x00\x05ab",
+    ],
     ids=["index 0", "huge index", "empty table", "table too large", "late update", "cut short"],
 )
 def test_blocks_that_mean_nothing_are_refused(block):

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -14,7 +16,7 @@ def chunked(*chunks, trailers=b""):
 def feed(body, data, cuts=()):
     """What is left behind the body, having handed it over in pieces."""
     edges = [0, *sorted(cuts), len(data)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         position = body.feed(data[:last], first)
         if position >= 0:
             return data[position:]
@@ -84,7 +86,9 @@ def test_65536_chunks_are_fine_and_one_more_is_not():
     body = ChunkedBody(1 << 20, MemoryBudget(1 << 20))
     assert feed(body, chunked(*[b"x"] * 65536)) == b""
     body = ChunkedBody(1 << 20, MemoryBudget(1 << 20))
-    with pytest.raises(HeadFault, match="exceeds maximum of 65536 non-empty chunks. Send fewer or larger"):
+    with pytest.raises(
+        HeadFault, match=r"exceeds maximum of 65536 non-empty chunks. Send fewer or larger"
+    ):
         feed(body, chunked(*[b"x"] * 65537))
 
 

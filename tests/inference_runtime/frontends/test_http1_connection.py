@@ -1,6 +1,7 @@
 """The connection's state machine, driven byte by byte without sockets."""
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -162,7 +163,7 @@ async def test_answers_keep_their_order_however_late_they_come(cuts):
     wire = Wire()
     wire.app.later = True
     edges = [0, *sorted(cuts), len(PIPELINE)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         wire.feed(PIPELINE[first:last])
     done = 0
     while wire.app.waiting:

@@ -94,7 +94,17 @@ def test_what_two_readers_could_read_differently_is_refused(case):
     st.lists(
         st.one_of(
             st.sampled_from(
-                [b"\r\n", b"\n", b"\r", b" ", b"\t", b":", b"Content-Length: 3", b"Host: h", b"\x00"]
+                [
+                    b"\r\n",
+                    b"\n",
+                    b"\r",
+                    b" ",
+                    b"\t",
+                    b":",
+                    b"Content-Length: 3",
+                    b"Host: h",
+                    b"\x00",
+                ]
             ),
             st.sampled_from([b"Transfer-Encoding: chunked", b"GET / HTTP/1.1", b"a: b", b"\xff"]),
         ),

@@ -127,7 +127,12 @@ def test_parameters_reach_the_core(client, served):
         parameters={"text": "x", "number": 1.5, "flag": True, "whole": 3},
     )
     head = served.core.seen[-1].head
-    assert (head.priority, head.timeout_us, head.sequence_id, head.sequence_start) == (2, 500, 7, True)
+    assert (head.priority, head.timeout_us, head.sequence_id, head.sequence_start) == (
+        2,
+        500,
+        7,
+        True,
+    )
     assert head.parameters == {"text": "x", "number": 1.5, "flag": True, "whole": 3}
 
 

@@ -65,7 +65,9 @@ def test_index_entries_show_only_what_they_have():
     assert [model.name for model in admin_codec.index_message(entries).models] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("body", "ready"), [(b"", False), (b"{}", False), (b'{"ready":true}', True)])
+@pytest.mark.parametrize(
+    ("body", "ready"), [(b"", False), (b"{}", False), (b'{"ready":true}', True)]
+)
 def test_the_index_may_be_asked_for_what_is_ready(body, ready):
     assert admin_codec.read_ready_only(body) is ready
 
@@ -104,8 +106,16 @@ def test_wrong_load_parameters_are_refused(body, text):
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("config", {"bool_param": True}, "invalid value type for load parameter 'config', expected string_param."),
-        ("file:x", {"string_param": "y"}, "invalid value type for load parameter 'file:x', expected bytes_param."),
+        (
+            "config",
+            {"bool_param": True},
+            "invalid value type for load parameter 'config', expected string_param.",
+        ),
+        (
+            "file:x",
+            {"string_param": "y"},
+            "invalid value type for load parameter 'file:x', expected bytes_param.",
+        ),
         ("other", {"string_param": "y"}, "unrecognized load parameter 'other'."),
     ],
 )
@@ -122,7 +132,9 @@ def test_unload_dependents_is_a_flag():
     assert admin_codec.unload_dependents({"unload_dependents": flag}) is True
     assert admin_codec.unload_dependents({}) is False
     with pytest.raises(InvalidArgument, match="expected bool_param"):
-        admin_codec.unload_dependents({"unload_dependents": pb.ModelRepositoryParameter(string_param="")})
+        admin_codec.unload_dependents(
+            {"unload_dependents": pb.ModelRepositoryParameter(string_param="")}
+        )
 
 
 def test_a_named_region_is_not_found_and_no_name_is_fine():

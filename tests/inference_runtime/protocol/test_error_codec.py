@@ -59,7 +59,9 @@ def test_grpc_messages_are_printable_and_come_back(text):
     assert unquote_to_bytes(encoded) == text.encode()
 
 
-@pytest.mark.parametrize("text", ["ü" * 5000, "%" * 5000, "x" * 9000, "xx" + "ü" * 5000, "x" + "ü" * 5000])
+@pytest.mark.parametrize(
+    "text", ["ü" * 5000, "%" * 5000, "x" * 9000, "xx" + "ü" * 5000, "x" + "ü" * 5000]
+)
 def test_long_grpc_messages_are_cut_between_characters_codes(text):
     encoded = error_codec.grpc_message(text)
     assert len(encoded) <= 4096

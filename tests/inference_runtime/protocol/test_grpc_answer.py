@@ -51,9 +51,7 @@ def test_only_asked_outputs_are_sent_with_classes_where_wanted():
 
 def test_a_stream_answer_wraps_the_response():
     request = RequestHead("m", "", ())
-    parts = grpc_answer.stream_answer(
-        grpc_answer.encode(request, "7", ANSWER, VERSION, final=True)
-    )
+    parts = grpc_answer.stream_answer(grpc_answer.encode(request, "7", ANSWER, VERSION, final=True))
     message = pb.ModelStreamInferResponse.FromString(b"".join(parts))
     assert message.error_message == ""
     assert message.infer_response.id == "7"

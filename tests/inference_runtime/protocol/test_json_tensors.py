@@ -43,7 +43,9 @@ def test_numbers_that_do_not_fit_are_refused_and_not_wrapped(wire):
 def test_floats_come_back_with_nan_and_infinities(values):
     packed = decode("FP32", values)
     text = json_tensors.encode("OUT", BY_WIRE["FP32"], packed)
-    np.testing.assert_array_equal(np.array(json.loads(text), np.float32), np.array(values, np.float32))
+    np.testing.assert_array_equal(
+        np.array(json.loads(text), np.float32), np.array(values, np.float32)
+    )
 
 
 @given(st.lists(st.floats(), max_size=20))
@@ -87,7 +89,8 @@ def test_bytes_that_are_no_text_can_not_be_sent_as_json():
 
 
 @pytest.mark.parametrize(
-    "nested", [[1, 2, 3, 4], [[1, 2], [3, 4]], [[[1], [2]], [3, 4]], [1, [2, [3]], 4], [[1, 2, 3, 4], []]]
+    "nested",
+    [[1, 2, 3, 4], [[1, 2], [3, 4]], [[[1], [2]], [3, 4]], [1, [2, [3]], 4], [[1, 2, 3, 4], []]],
 )
 def test_any_nesting_is_flattened_in_order(nested):
     assert decode("INT32", nested, 4) == np.int32([1, 2, 3, 4]).tobytes()
@@ -102,7 +105,9 @@ def nest(depth):
 
 def test_fifty_levels_are_fine_and_a_hundred_are_not():
     assert decode("INT32", nest(50), 1) == np.int32([1]).tobytes()
-    with pytest.raises(InvalidArgument, match=r"JSON nesting depth exceeds maximum allowed limit \(100\)"):
+    with pytest.raises(
+        InvalidArgument, match=r"JSON nesting depth exceeds maximum allowed limit \(100\)"
+    ):
         decode("INT32", nest(120), 1)
 
 
@@ -135,7 +140,9 @@ def test_a_wrong_count_is_told_in_tritons_words(count, text):
     ],
 )
 def test_wrong_elements_are_named(wire, data, words):
-    with pytest.raises(InvalidArgument, match=f"Unable to parse 'data': attempt to access JSON {words}"):
+    with pytest.raises(
+        InvalidArgument, match=f"Unable to parse 'data': attempt to access JSON {words}"
+    ):
         decode(wire, data, 1)
 
 

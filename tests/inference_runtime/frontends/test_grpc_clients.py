@@ -1,0 +1,368 @@
+"""The stock gRPC clients against our front end."""
+
+import queue
+import threading
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as sync_client
+import tritonclient.grpc.aio as aio_client
+from tritonclient.utils import InferenceServerException
+
+A = np.arange(16, dtype=np.int32).reshape(1, 16)
+B = np.full((1, 16), 3, np.int32)
+
+
+@pytest.fixture
+def client(served):
+    client = sync_client.InferenceServerClient(served.grpc_address)
+    yield client
+    client.close()
+
+
+def inputs(module=sync_client, **arrays):
+    kinds = {"int32": "INT32", "float32": "FP32", "object": "BYTES"}
+    made = []
+    for name, array in (arrays or {"INPUT0": A, "INPUT1": B}).items():
+        made.append(module.InferInput(name, list(array.shape), kinds[array.dtype.name]))
+        made[-1].set_data_from_numpy(array)
+    return made
+
+
+@pytest.mark.parametrize("request_id", ["", "42"])
+def test_infers(client, request_id):
+    for _ in range(3):  # the first time is read, the others are remembered
+        answer = client.infer("simple", inputs(), request_id=request_id)
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), A + B)
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT1"), A - B)
+        assert answer.get_response().id == request_id
+        assert answer.get_response().model_version == "1"
+
+
+def test_gives_only_the_outputs_asked_for(client):
+    asked = [sync_client.InferRequestedOutput("OUTPUT1")]
+    for _ in range(2):
+        answer = client.infer("simple", inputs(), outputs=asked)
+        assert answer.as_numpy("OUTPUT0") is None
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT1"), A - B)
+
+
+def test_classes_come_back_as_strings(client):
+    asked = [sync_client.InferRequestedOutput("OUTPUT0", class_count=2)]
+    answer = client.infer("simple", inputs(), outputs=asked)
+    assert answer.as_numpy("OUTPUT0").tolist() == [[b"18:15", b"17:14"]]
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+@pytest.mark.parametrize("size", [16, 100_000])
+def test_reads_compressed_requests(client, algorithm, size):
+    array = np.random.default_rng(0).random((1, size), np.float32)
+    for _ in range(2):
+        answer = client.infer("ident", inputs(INPUT0=array), compression_algorithm=algorithm)
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+
+
+@pytest.mark.parametrize("value", ["grüß", "", "\x00x"])
+def test_strings_go_through(client, value):
+    array = np.array([[value.encode()]], dtype=object)
+    for _ in range(2):
+        answer = client.infer("ident_str", inputs(INPUT0=array))
+        assert answer.as_numpy("OUTPUT0").tolist() == [[value.encode()]]
+
+
+def test_tensors_without_elements_go_through(client):
+    for _ in range(2):
+        answer = client.infer("ident", inputs(INPUT0=np.zeros((1, 0), np.float32)))
+        assert answer.as_numpy("OUTPUT0").shape == (1, 0)
+
+
+@pytest.mark.parametrize("mebibytes", [1, 5, 64])
+def test_large_tensors_go_through(client, mebibytes):
+    array = np.random.default_rng(0).random((1, mebibytes << 18), np.float32)
+    for _ in range(2):
+        answer = client.infer("ident", inputs(INPUT0=array))
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+
+
+def test_parameters_reach_the_core(client, served):
+    client.infer(
+        "simple",
+        inputs(),
+        priority=2,
+        timeout=500,
+        sequence_id="s",
+        sequence_end=True,
+        parameters={"text": "x", "number": 1.5, "flag": True, "whole": 3},
+    )
+    head = served.core.seen[-1].head
+    assert (head.priority, head.timeout_us, head.sequence_id, head.sequence_end) == (
+        2,
+        500,
+        "s",
+        True,
+    )
+    assert head.parameters == {"text": "x", "number": 1.5, "flag": True, "whole": 3}
+
+
+def test_errors_carry_status_and_text(client):
+    with pytest.raises(InferenceServerException) as caught:
+        client.infer("nope ü%", inputs())
+    assert caught.value.status() == "StatusCode.NOT_FOUND"
+    assert caught.value.message() == "Request for unknown model: 'nope ü%' is not found"
+    with pytest.raises(InferenceServerException, match="the model does not like it") as caught:
+        client.infer("failing", inputs(INPUT0=np.zeros((1, 1), np.float32)))
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_tells_about_server_and_models(client, served):
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("simple")
+    assert not client.is_model_ready("simple", "9")
+    assert not client.is_model_ready("nope")
+    assert client.get_server_metadata().name == "triton"
+    assert client.get_model_metadata("simple").inputs[0].shape == [-1, 16]
+    assert client.get_model_config("simple").config.max_batch_size == 8
+    assert client.get_inference_statistics("simple").model_stats[0].inference_count == 3
+    assert "never_loaded" in [model.name for model in client.get_model_repository_index().models]
+    served.core.is_ready = False
+    assert not client.is_server_ready()
+
+
+def test_loads_and_unloads(client, served):
+    client.load_model("m", config="{}", files={"file:1/model.onnx": b"\x01"})
+    client.unload_model("m", unload_dependents=True)
+    assert served.core.loaded == [("m", {"config": "{}", "file:1/model.onnx": b"\x01"})]
+    assert served.core.unloaded == [("m", True)]
+    with pytest.raises(InferenceServerException, match="failed to load 'broken'"):
+        client.load_model("broken")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda c: c.get_trace_settings(), "does not support tracing"),
+        (lambda c: c.get_log_settings(), "does not support logging"),
+        (
+            lambda c: c.register_system_shared_memory("r", "k", 8),
+            "Client shared memory is disabled",
+        ),
+        (lambda c: c.unregister_cuda_shared_memory(), "Client shared memory is disabled"),
+    ],
+    ids=["trace", "log", "register", "unregister"],
+)
+def test_what_is_not_built_says_so(client, call, text):
+    with pytest.raises(InferenceServerException, match=text) as caught:
+        call(client)
+    assert caught.value.status() == "StatusCode.UNIMPLEMENTED"
+
+
+def test_no_region_is_listed(client):
+    assert len(client.get_system_shared_memory_status().regions) == 0
+    with pytest.raises(
+        InferenceServerException, match="Unable to find system shared memory region"
+    ):
+        client.get_system_shared_memory_status("r")
+
+
+def test_many_threads_share_one_channel(client):
+    wrong = []
+
+    def work(seed):
+        for step in range(50):
+            array = np.full((1, 16), 100 * seed + step, np.int32)
+            answer = client.infer("simple", inputs(INPUT0=array, INPUT1=B))
+            if not (answer.as_numpy("OUTPUT0") == array + B).all():
+                wrong.append((seed, step))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def stream(client, **options):
+    answers = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)), **options)
+    return answers
+
+
+def test_a_stream_answers_in_order_with_errors_in_their_place(client):
+    answers = stream(client)
+    for number in range(60):
+        model = "nope" if number == 30 else "simple"
+        client.async_stream_infer(model, inputs(), request_id=str(number))
+    for number in range(60):
+        result, error = answers.get(timeout=20)
+        if number == 30:
+            assert "unknown model: 'nope'" in str(error)
+        else:
+            assert result.get_response().id == str(number)
+            assert result.get_response().parameters["triton_final_response"].bool_param is True
+    client.stop_stream()
+
+
+def test_a_stream_keeps_the_order_when_answers_come_in_another(client, served):
+    answers = stream(client)
+    one = np.zeros((1, 1), np.float32)
+    for number in range(4):
+        client.async_stream_infer("held", inputs(INPUT0=one + number), request_id=str(number))
+    served.wait_until(lambda: len(served.core.waiting) == 4)
+    for request in reversed(list(served.core.waiting)):
+        served.call(lambda request=request: served.core.release(request))
+    found = [answers.get(timeout=20)[0] for _ in range(4)]
+    assert [result.get_response().id for result in found] == ["0", "1", "2", "3"]
+    assert [result.as_numpy("OUTPUT0").item() for result in found] == [0, 1, 2, 3]
+    client.stop_stream()
+
+
+def test_closing_a_stream_delivers_what_is_outstanding(client, served):
+    answers = stream(client)
+    for number in range(3):
+        client.async_stream_infer(
+            "held", inputs(INPUT0=np.zeros((1, 1), np.float32)), request_id=str(number)
+        )
+    served.wait_until(lambda: len(served.core.waiting) == 3)
+    closing = threading.Thread(target=client.stop_stream)
+    closing.start()
+    served.call(served.core.release)
+    assert [answers.get(timeout=20)[0].get_response().id for _ in range(3)] == ["0", "1", "2"]
+    closing.join(20)
+    assert not closing.is_alive()
+
+
+def test_cancelling_a_stream_cancels_its_requests(client, served):
+    answers = stream(client)
+    for _ in range(3):
+        client.async_stream_infer("held", inputs(INPUT0=np.zeros((1, 1), np.float32)))
+    served.wait_until(lambda: len(served.core.waiting) == 3)
+    client.stop_stream(cancel_requests=True)
+    assert answers.get(timeout=20)[1].status() == "StatusCode.CANCELLED"
+    served.wait_until(lambda: len(served.core.cancelled) == 3)
+
+
+def test_a_strict_stream_ends_with_the_status_of_its_first_failure(client):
+    answers = stream(client, headers={"triton_grpc_error": "true"})
+    client.async_stream_infer("nope", inputs())
+    _, error = answers.get(timeout=20)
+    assert error.status() == "StatusCode.NOT_FOUND"
+    client.stop_stream()
+
+
+def test_large_messages_go_through_a_stream(client):
+    answers = stream(client)
+    arrays = [np.full((1, 1 << 20), number, np.float32) for number in range(6)]
+    for array in arrays:
+        client.async_stream_infer("ident", inputs(INPUT0=array))
+    for array in arrays:
+        result, error = answers.get(timeout=30)
+        assert error is None
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), array)
+    client.stop_stream()
+
+
+def test_a_cancelled_call_reaches_the_core(client, served):
+    done = queue.Queue()
+    call = client.async_infer(
+        "held",
+        inputs(INPUT0=np.zeros((1, 1), np.float32)),
+        lambda result, error: done.put(error),
+    )
+    served.wait_until(lambda: len(served.core.waiting) == 1)
+    call.cancel()
+    assert done.get(timeout=20).status() == "StatusCode.CANCELLED"
+    served.wait_until(lambda: len(served.core.cancelled) == 1)
+    assert client.is_server_live()
+
+
+def test_a_deadline_reaches_the_core_and_ends_the_call(client, served):
+    with pytest.raises(InferenceServerException, match="Deadline Exceeded"):
+        client.infer("held", inputs(INPUT0=np.zeros((1, 1), np.float32)), client_timeout=0.3)
+    served.wait_until(lambda: len(served.core.cancelled) == 1)
+    request = served.core.cancelled[0]
+    assert 0 < request.deadline_ns - request.received_ns <= 300_000_000
+
+
+async def test_the_asyncio_client_passes_the_same_calls(served):
+    async with aio_client.InferenceServerClient(served.grpc_address) as client:
+        assert await client.is_server_live()
+        for _ in range(2):
+            answer = await client.infer("simple", inputs(aio_client), request_id="1")
+            np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), A + B)
+        with pytest.raises(InferenceServerException, match="unknown model: 'nope'"):
+            await client.infer("nope", inputs(aio_client))
+
+        async def requests():
+            for number in range(5):
+                yield {
+                    "model_name": "simple",
+                    "inputs": inputs(aio_client),
+                    "request_id": str(number),
+                }
+
+        found = []
+        async for result, error in client.stream_infer(requests()):
+            assert error is None
+            found.append(result.get_response().id)
+        assert found == ["0", "1", "2", "3", "4"]
+
+
+def test_initial_metadata_names_version_and_arm(served):
+    served.core.arm = "canary"
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        request = inference_message("simple")
+        for _ in range(2):
+            _, about = call.with_call(request, timeout=20)
+            metadata = dict(about.initial_metadata())
+            assert (metadata["x-model-version"], metadata["x-rollout-arm"]) == ("1", "canary")
+
+
+def test_the_traffic_unit_comes_from_the_metadata_the_core_names(served):
+    served.core.unit = "x-user"
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        call(inference_message("simple"), metadata=(("x-user", "ann"),), timeout=20)
+        assert served.core.seen[-1].traffic_unit == "ann"
+        call(inference_message("simple"), timeout=20)
+        assert served.core.seen[-1].traffic_unit == ""
+
+
+def inference_message(model):
+    from inference_runtime import pb
+
+    request = pb.ModelInferRequest(model_name=model)
+    for name, array in (("INPUT0", A), ("INPUT1", B)):
+        entry = request.inputs.add(name=name, datatype="INT32")
+        entry.shape.extend(array.shape)
+        request.raw_input_contents.append(array.tobytes())
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/inference.GRPCInferenceService/Nope", grpc.StatusCode.UNIMPLEMENTED),
+        ("/grpc.health.v1.Health/Watch", grpc.StatusCode.UNIMPLEMENTED),
+        ("/inference.GRPCInferenceService/ModelMetadata", grpc.StatusCode.INVALID_ARGUMENT),
+        ("/inference.GRPCInferenceService/ModelInfer", grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_what_can_not_be_read_or_served_has_its_status(served, path, status):
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path)(b"\xff\xff", timeout=20)
+        assert caught.value.code() is status
+        assert caught.value.details()
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("service", [b"", b"\x0a\x08anything"])
+def test_the_health_service_answers_for_the_whole_server(served, ready, service):
+    served.core.is_ready = ready
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        answer = channel.unary_unary("/grpc.health.v1.Health/Check")(service, timeout=20)
+    assert answer == (b"\x08\x01" if ready else b"\x08\x02")
