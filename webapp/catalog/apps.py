@@ -12,5 +12,5 @@ class CatalogConfig(AppConfig):
         from webapp.jobs.choices import JobKind
         from webapp.jobs.hooks import on_lost
 
-        on_lost(JobKind.INSPECT_VERSION)(version_lost)
+        on_lost(JobKind.INSPECT_VERSION)(lambda job: version_lost(job=job))
         register("version", version_snapshot)

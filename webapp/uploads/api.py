@@ -122,7 +122,7 @@ def _upload(request: Request, upload_id: str) -> Upload:
 
 def _announced_digest(request: Request) -> str:
     if given := request.headers.get("X-Part-SHA256"):
-        return digest_check(given)
+        return digest_check(sha256=given)
     for entry in request.headers.get("Content-Digest", "").split(","):
         name, _, value = entry.strip().partition("=")
         if name.lower() == "sha-256":

@@ -144,7 +144,7 @@ def upload_finish(*, upload: Upload, sha256: str = "") -> Upload:
     missing = missing_parts(upload=upload)
     if missing:
         raise refusals.parts_missing(upload, missing)
-    digest = digest_check(sha256) or upload.sha256
+    digest = digest_check(sha256=sha256) or upload.sha256
     moved = Upload.objects.filter(pk=upload.pk, state=UploadState.UPLOADING).update(
         state=UploadState.COMPLETED, sha256=digest, updated_at=timezone.now()
     )
@@ -214,7 +214,7 @@ def uploads_sweep() -> int:
     return removed
 
 
-def digest_check(sha256: str) -> str:
+def digest_check(*, sha256: str) -> str:
     """A SHA-256 in its only spelling, or "" for none."""
     text = sha256.strip().lower()
     if text and (len(text) != 64 or not set(text) <= set("0123456789abcdef")):
@@ -234,7 +234,7 @@ def _create(
         model_name=model_name,
         file_name=_file_name(details.file_name),
         size_bytes=size_bytes,
-        sha256=digest_check(details.sha256),
+        sha256=digest_check(sha256=details.sha256),
         part_size=part_size,
         config_text=details.config_text,
         note=details.note[:2000],

@@ -56,7 +56,7 @@ def version_inspect(*, claim: Claim) -> dict[str, Any] | None:
         quarantine.clear(version_id=version.pk)
 
 
-def version_lost(job: Job) -> None:
+def version_lost(*, job: Job) -> None:
     """The job ended without a decision (cancelled, or its worker died too often): so does the version."""
     version = ModelVersion.objects.select_related("model").filter(pk=job.subject_id).first()
     if version is None or version.state not in UNDECIDED_STATES or version.inspection_id != job.id:

@@ -22,7 +22,7 @@ from webapp.uploads.models import Upload
 from webapp.uploads.services import upload_finish, upload_held
 
 
-def version_path(version: ModelVersion) -> str:
+def _version_path(version: ModelVersion) -> str:
     return f"/api/v1/models/{version.model.name}/versions/{version.number}"
 
 
@@ -147,7 +147,7 @@ def _ask_for_checks(version: ModelVersion, actor: User, *, recheck: bool = False
     job = job_request(
         kind=JobKind.INSPECT_VERSION,
         subject_id=str(version.pk),
-        target=version_path(version),
+        target=_version_path(version),
         actor=actor,
         parameters={"recheck": True} if recheck else {},
     )
