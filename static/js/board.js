@@ -11,6 +11,7 @@
     Shape, fromAxis, layoutOf, legendRows, markRule, markTrace, tracesOf, unknownBands, unknownLabels,
   } = window.SwitchyardLines;
   const LATE_MS = 5000;
+  const READING_MS = 4000;
   const QUIET_MS = 2500;
   const DEVICE_KEY = /^(cpu_|memory_|gpu_)/;
   const POINTS = 600; // about what a chart can show; steps of a wider window are not drawn one by one
@@ -196,12 +197,12 @@
       let figure = this.figures.get(spec.name);
       if (!figure) {
         const box = this.grid.querySelector(`[data-board-figure="${spec.name}"]`) || this.makeBox(spec);
-        figure = { box, element: box.querySelector(".board-plot"), visible: false, waiting: true };
-        figure.element.addEventListener("pointerenter", (event) => {
-          figure.pointed = event.pointerType === "mouse";
+        figure = { box, element: box.querySelector(".board-plot"), visible: false, waiting: true, pointedAt: -READING_MS };
+        figure.element.addEventListener("pointermove", () => {
+          figure.pointedAt = performance.now();
         });
         figure.element.addEventListener("pointerleave", () => {
-          figure.pointed = false;
+          figure.pointedAt = -READING_MS;
           this.drawOne(figure);
         });
         this.figures.set(spec.name, figure);
@@ -253,7 +254,7 @@
           return;
         }
       }
-      this.toldAt = performance.now();
+      if (frame.type === "delta") this.toldAt = performance.now();
       this.take(frame, told, this.partOf(told));
     }
 
@@ -264,11 +265,15 @@
     }
 
     // A model of which nothing is told does nothing; the frames of the fleet keep its charts going.
+    // They are taken a tick late, so that the model's own frame of the same second goes first.
     hearClock(frame, told) {
-      if (frame.type !== "delta" || performance.now() - this.toldAt < QUIET_MS) return;
-      const known = this.scope ? Boolean((told.runtimes[this.scope] || {}).known) : told.known;
-      const devices = Object.entries(told.values).filter(([key]) => DEVICE_KEY.test(key));
-      this.take(frame, { ...told, marks: [] }, { known, values: Object.fromEntries(devices), partial: false });
+      const before = this.pending;
+      this.pending = frame.type === "delta" ? { frame, told } : null;
+      if (!before || performance.now() - this.toldAt < QUIET_MS) return;
+      const known = this.scope ? Boolean((before.told.runtimes[this.scope] || {}).known) : before.told.known;
+      const devices = Object.entries(before.told.values).filter(([key]) => DEVICE_KEY.test(key));
+      const part = { known, values: Object.fromEntries(devices), partial: false };
+      this.take(before.frame, { ...before.told, marks: [] }, part);
     }
 
     take(frame, told, part) {
@@ -382,7 +387,8 @@
     drawOne(figure, must = false) {
       const { spec, element } = figure;
       if (!spec || !figure.visible || !figure.waiting) return;
-      if (!must && (figure.pointed || element._dragging)) return; // holds still under the pointer
+      const read = performance.now() - figure.pointedAt < READING_MS; // holds still under the pointer
+      if (!must && (read || element._dragging)) return;
       const end = this.x[this.x.length - 1];
       if (!must && end - figure.drawnTo < (end - this.from) / POINTS) return; // less than a pixel
       figure.waiting = false;
