@@ -88,7 +88,7 @@ def digest(subject: Subject) -> Outcome:
     if declared != whole:
         raise CheckFailed(
             f"SHA-256 is {whole}, declared was {declared}: other bytes arrived than were meant.",
-            "Compare with `sha256sum` of your file and upload it again.",
+            "Compare with sha256sum of your file and upload it again.",
         )
     return passed(f"SHA-256 {whole}, as declared.")
 

@@ -55,7 +55,7 @@ def _not_onnx(raw: bytes) -> CheckFailed:
             return CheckFailed(f"The file is {what}, not ONNX.", "Upload the exported .onnx file.")
     return CheckFailed(
         f"These {size(len(raw))} are not a whole ONNX model: the file is cut off or something else.",
-        "Try `onnx.load(path)` where the file came from, then export or copy it again "
+        "Try onnx.load(path) where the file came from, then export or copy it again "
         "and compare size and SHA-256.",
     )
 
