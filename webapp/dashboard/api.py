@@ -5,7 +5,8 @@ from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action
 from webapp.core.api import ApiView, filtered, page
-from webapp.dashboard.selectors import audit_body, audit_filtered
+from webapp.dashboard.selectors import audit_filtered
+from webapp.dashboard.serializers import audit_body
 
 _FILTERS = {"action": "action", "actor": "actor_name", "at": "at"}
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -211,16 +210,3 @@ def audit_filtered(*, target: str, action: str, actor_name: str) -> QuerySet[Aud
         action=action.strip() or None,
         actor_name=actor_name.strip() or None,
     )
-
-
-def audit_body(event: AuditEvent) -> dict[str, Any]:
-    return {
-        "id": event.pk,
-        "at": event.at.isoformat(),
-        "actor": event.actor_name,
-        "action": event.action,
-        "target": event.target,
-        "before": event.before,
-        "after": event.after,
-        "note": event.note,
-    }

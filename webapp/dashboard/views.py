@@ -21,7 +21,9 @@ from webapp.dashboard.selectors import (
 from webapp.dashboard.snippets import sample_inputs, snippets
 from webapp.rollouts.selectors import rollout_active, rollout_list
 from webapp.serving.selectors import embedded_addresses, traffic_state
-from webapp.telemetry.selectors import rate_now, totals_now
+from webapp.telemetry.boards import Board
+from webapp.telemetry.golden import golden_numbers
+from webapp.telemetry.selectors import rate_now
 
 _PAGE_SIZE = 25
 _AUDIT_SIZE = 50
@@ -55,12 +57,14 @@ def model_page(request: HttpRequest, name: str) -> HttpResponseBase:
     model = model_get(name=name)
     rows = version_rows(model=model)
     rate = rate_now(model=name)
+    board = Board(kind="model", model=name)
     context = {
         "model": model,
         "rows": rows,
         "diagram": model_diagram(model=model, rate_text=f"{rate:,.3g}/s" if rate else ""),
         "traffic": traffic_state(model=model),
-        "totals": totals_now(model=name),
+        "board": board,
+        "golden": golden_numbers(board),
         "rollout": rollout_active(model=model),
         "rollouts": rollout_list().filter(model=model)[:5],
         "benchmarks": run_list(model=model)[:5],
