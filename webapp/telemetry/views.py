@@ -14,20 +14,10 @@ from webapp.core.errors import InvalidInput, NotFound
 from webapp.serving.models import Runtime
 from webapp.telemetry.boards import Board, Kind, board_data
 from webapp.telemetry.first_call import first_call
+from webapp.telemetry.golden import golden_numbers
 from webapp.telemetry.models import ServingSample
 from webapp.telemetry.ranges import DEFAULT_RANGE, RANGES
-from webapp.telemetry.selectors import STALE_AFTER, data_at, last_seen, range_length, totals_now
-from webapp.telemetry.totals import METRICS, Totals, value_of
-
-GOLDEN = (
-    ("requests_per_second", "Requests"),
-    ("error_share", "Errors"),
-    ("latency_p50_ms", "p50"),
-    ("latency_p95_ms", "p95"),
-    ("latency_p99_ms", "p99"),
-    ("pending", "Queue depth"),
-    ("inflight", "In flight"),
-)
+from webapp.telemetry.selectors import STALE_AFTER, data_at, last_seen, range_length
 
 
 @requires(Action.VIEW)
@@ -56,28 +46,6 @@ def live_page(request: HttpRequest) -> HttpResponseBase:
 @requires(Action.VIEW)
 def figures_json(request: HttpRequest) -> HttpResponseBase:
     return JsonResponse(board_data(board=_board(request)))
-
-
-def golden_numbers(board: Board) -> list[dict[str, Any]]:
-    """The numbers on top, over the last seconds; the page keeps them moving."""
-    totals = totals_now(model=board.model, runtime=board.runtime)
-    return [
-        {
-            "key": metric,
-            "label": label,
-            "unit": METRICS[metric].unit,
-            "formula": f"{METRICS[metric].formula}, over the last 10 s",
-            "value": _golden(metric, totals),
-        }
-        for metric, label in GOLDEN
-    ]
-
-
-def _golden(metric: str, totals: Totals | None) -> float | None:
-    if totals is None:
-        return None
-    value = value_of(metric, totals)
-    return METRICS[metric].idle if value is None else value
 
 
 def silent_runtimes() -> list[dict[str, Any]]:
