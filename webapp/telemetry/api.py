@@ -1,6 +1,5 @@
 """REST: a model's shares, series for charts, event marks."""
 
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,7 +10,8 @@ from webapp.core.errors import InvalidInput
 from webapp.serving.selectors import traffic_state
 from webapp.telemetry.history import Selection
 from webapp.telemetry.models import EventMark
-from webapp.telemetry.selectors import SHARES_SECONDS, mark_body, observed_shares, serving_series
+from webapp.telemetry.selectors import observed_shares, serving_series
+from webapp.telemetry.serializers import mark_body, traffic_body
 
 _EVENT_FILTERS = {
     "kind": "kind",
@@ -27,15 +27,6 @@ class ModelTraffic(ApiView):
     def get(self, request: Request, name: str) -> Response:
         model = model_get(name=name)
         return Response(traffic_body(traffic_state(model=model), observed_shares(model=name)))
-
-
-def traffic_body(state: dict[str, Any], observed: dict[int, float]) -> dict[str, Any]:
-    """`observed` is null, not 0, while there is no traffic to observe."""
-    arms = [
-        {**arm, "observed": observed.get(arm["version"], 0.0) if observed else None}
-        for arm in state["arms"]
-    ]
-    return {**state, "arms": arms, "observed_seconds": SHARES_SECONDS}
 
 
 class SeriesCollection(ApiView):

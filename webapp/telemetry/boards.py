@@ -23,7 +23,8 @@ from webapp.telemetry.grid import (
 from webapp.telemetry.history import Selection, devices_read, gpu_reasons, grid_read, newest_at
 from webapp.telemetry.models import RuntimeSample, ServingSample
 from webapp.telemetry.ranges import DEFAULT_RANGE, Window, window_for
-from webapp.telemetry.selectors import STALE_AFTER, mark_body, marks_between, range_length
+from webapp.telemetry.selectors import STALE_AFTER, marks_between, range_length
+from webapp.telemetry.serializers import mark_body
 from webapp.telemetry.totals import NO_HISTOGRAM
 
 LINES = 8  # versions with a line of their own; the rest is drawn as one

@@ -20,7 +20,8 @@ from webapp.telemetry.frames import FrameBuilder
 from webapp.telemetry.lease import holder_name, lease_release, lease_renew, lease_take
 from webapp.telemetry.models import EventMark, RuntimeSample, ServingSample
 from webapp.telemetry.rollups import samples_prune, samples_roll_up
-from webapp.telemetry.selectors import mark_body, marks_after, newest_mark_id
+from webapp.telemetry.selectors import marks_after, newest_mark_id
+from webapp.telemetry.serializers import mark_body
 from webapp.telemetry.services import marks_of_changes
 
 logger = logging.getLogger(__name__)

@@ -209,14 +209,3 @@ def marks_after(*, mark_id: int) -> list[EventMark]:
 def newest_mark_id() -> int:
     newest: int | None = EventMark.objects.aggregate(id=Max("id"))["id"]
     return newest or 0
-
-
-def mark_body(mark: EventMark) -> dict[str, Any]:
-    return {
-        "id": mark.id,
-        "at": mark.at.isoformat(),
-        "kind": mark.kind,
-        "text": mark.text,
-        "model": mark.model_name,
-        "runtime": mark.runtime_name,
-    }

@@ -15,7 +15,8 @@ from webapp.telemetry.frames import GOLDEN_TICKS, FrameBuilder, RuntimeView, res
 from webapp.telemetry.history import newest_at
 from webapp.telemetry.models import RuntimeSample, ServingSample
 from webapp.telemetry.readings import COUNTERS, ArmKey, RuntimeReading
-from webapp.telemetry.selectors import STALE_AFTER, mark_body, marks_between
+from webapp.telemetry.selectors import STALE_AFTER, marks_between
+from webapp.telemetry.serializers import mark_body
 
 MARKS_WITHIN = timedelta(seconds=30)
 
