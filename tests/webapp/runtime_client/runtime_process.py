@@ -26,7 +26,7 @@ class RuntimeProcess:
         self.repository = repository
         self.state = state
         self.http_port, self.grpc_port, self.metrics_port = ports or free_ports(3)
-        self.log = state.parent / f"runtime-{self.http_port}.log"
+        self.log = state.parent / "runtime.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

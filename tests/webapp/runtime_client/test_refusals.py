@@ -13,7 +13,7 @@ from webapp.runtime_client.errors import RuntimeRefused, RuntimeUnreachable
 from webapp.runtime_client.fake import FakeRuntime
 
 
-class _StockTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+class _StockTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
     """A server in another control mode, and one that speaks the standard protocol only."""
 
     def ServerMetadata(self, request, context):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class Yard:
 
     world: World
     repository: Path
-    fake: FakeRuntime
+    fake: Any
     runtime: Runtime
     model: InferenceModel
     others: dict[str, FakeRuntime] = field(default_factory=dict)

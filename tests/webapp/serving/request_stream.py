@@ -19,8 +19,8 @@ class RequestStream:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(2)]
         self._lock = threading.Lock()
-        self.versions = Counter()
-        self.failures = []
+        self.versions: Counter[int] = Counter()
+        self.failures: list[str] = []
 
     def __enter__(self):
         for thread in self._threads:

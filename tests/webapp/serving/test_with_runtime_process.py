@@ -32,7 +32,7 @@ class RealYard(Yard):
 
     process: RuntimeProcess
 
-    def publish(self, number, *, config_text=""):
+    def publish(self, number, *, config_text="", **_):
         write_model(self.repository, "echo", add_constant(number), version=number)
         ports = {"datatype": "FP32", "shape": [-1, 4]}
         return ModelVersion.objects.create(

@@ -7,13 +7,11 @@ from webapp.serving.services.configs import (
     serving_config_run,
     serving_config_set,
 )
-from webapp.serving.services.deployments import (
+from webapp.serving.services.deploying import (
     ALL,
     deployment_lost,
-    deployment_remove,
     deployment_request,
     deployment_run,
-    undeployment_run,
 )
 from webapp.serving.services.probing import (
     reconcile_request,
@@ -28,14 +26,14 @@ from webapp.serving.services.runtimes import (
     runtime_remove,
     runtime_update,
 )
-from webapp.serving.services.traffic import (
+from webapp.serving.services.traffic import traffic_clear, traffic_set
+from webapp.serving.services.traffic_push import (
     PushOutcome,
     traffic_catch_up,
-    traffic_clear,
     traffic_push,
-    traffic_set,
     traffic_unreached,
 )
+from webapp.serving.services.undeploying import deployment_remove, undeployment_run
 
 __all__ = [
     "ALL",

@@ -50,7 +50,7 @@ from webapp.serving.services.marking import (
     runtime_mark,
     tables_mark,
 )
-from webapp.serving.services.traffic import traffic_push
+from webapp.serving.services.traffic_push import traffic_push
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from webapp.serving.services.placing import (
     observation_keep,
 )
 from webapp.serving.services.runtimes import runtime_ensure_embedded
-from webapp.serving.services.traffic import traffic_push
+from webapp.serving.services.traffic_push import traffic_push
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
-"""Deployments: the wish that a version runs on a runtime, and the jobs that make it so."""
+"""Deploying: the wish that a version runs on a runtime, and the job that fulfils it."""
 
-import time
 from typing import Any
 
 from django.db import transaction
@@ -13,17 +12,12 @@ from webapp.catalog.choices import Stage, VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.catalog.selectors import stage_version
 from webapp.catalog.services import stage_switch
-from webapp.core.errors import Conflict, ControlPlaneError, NotFound, Unavailable
+from webapp.core.errors import Conflict, ControlPlaneError
 from webapp.jobs.choices import JobKind
 from webapp.jobs.claims import Claim
 from webapp.jobs.models import Job
-from webapp.jobs.selectors import jobs_open
 from webapp.jobs.services import job_fence, job_heartbeat, job_request
-from webapp.runtime_client.errors import RuntimeUnreachable
-from webapp.serving import hooks
 from webapp.serving.choices import ArmRole, DeploymentState
-from webapp.serving.leases import LeaseBusy, LeaseGone, held
-from webapp.serving.live import tell_model, tell_runtime
 from webapp.serving.models import Deployment, Runtime
 from webapp.serving.progress import JobProgress
 from webapp.serving.selectors import (
@@ -36,19 +30,22 @@ from webapp.serving.selectors import (
     versions_wanted,
     weight_of,
 )
+from webapp.serving.services.deployment_jobs import (
+    deployment_of,
+    deployment_refuse_busy,
+    deployment_settle,
+    deployment_shown,
+    deployment_target,
+    deployment_tell,
+)
 from webapp.serving.services.marking import deployment_note
-from webapp.serving.services.placing import Placer, lease_name
-from webapp.serving.services.probing import runtime_unreachable
 from webapp.serving.services.runtimes import runtime_ensure_embedded
-from webapp.serving.services.traffic import traffic_clear, traffic_push, traffic_set
+from webapp.serving.services.traffic import traffic_set
+from webapp.serving.services.traffic_push import traffic_push
 
-_LEASE_WAIT_SECONDS = 900.0
-_UNLOAD_WAIT_SECONDS = 60.0
-_LOOK_AGAIN_SECONDS = 0.1
 ALL = "all"
 
 
-# -- deploy -------------------------------------------------------------------------------------
 def deployment_request(
     *,
     version: ModelVersion,
@@ -69,12 +66,12 @@ def deployment_request(
     with transaction.atomic():
         InferenceModel.objects.select_for_update().get(pk=model.pk)
         _refuse_unfit(version, runtime)
-        _refuse_busy(version, runtime)
+        deployment_refuse_busy(version=version, runtime=runtime)
         if traffic == ALL:
             _refuse_during_rollout(model)
         if not (allow_unsplit or traffic == ALL):
             _refuse_unsplit(version, runtime)
-        before = _shown(deployment_get(version=version, runtime=runtime))
+        before = deployment_shown(deployment=deployment_get(version=version, runtime=runtime))
         deployment, _ = Deployment.objects.get_or_create(version=version, runtime=runtime)
         changes: dict[str, Any] = {"wanted": True, "failed_loads": 0, "retry_at": None}
         if deployment.state != DeploymentState.AVAILABLE:
@@ -85,15 +82,15 @@ def deployment_request(
         audit_record(
             actor=actor,
             action="deployment.request",
-            target=_target(version),
+            target=deployment_target(version=version),
             before=before,
-            after=_shown(deployment) | {"traffic": traffic or "as configured"},
+            after=deployment_shown(deployment=deployment) | {"traffic": traffic or "as configured"},
         )
-        _tell(deployment)
+        deployment_tell(deployment=deployment)
         return job_request(
             kind=JobKind.DEPLOY_VERSION,
             subject_id=str(deployment.pk),
-            target=f"/api/v1/{_target(version)}",
+            target=f"/api/v1/{deployment_target(version=version)}",
             actor=actor,
             parameters={
                 "model": model.name,
@@ -106,13 +103,13 @@ def deployment_request(
 
 def deployment_run(*, claim: Claim) -> dict[str, Any]:
     """The job: load the version beside the others, then, if it is to, give it the traffic."""
-    deployment = _deployment_of(claim)
+    deployment = deployment_of(claim=claim)
     version, runtime = deployment.version, deployment.runtime
     if not deployment.wanted:
         raise Conflict(
             f"{version} was undeployed from {runtime.name} meanwhile.", reason="UNDEPLOYED"
         )
-    _settle(deployment, JobProgress(claim))
+    deployment_settle(deployment=deployment, progress=JobProgress(claim))
     deployment.refresh_from_db()
     if deployment.state != DeploymentState.AVAILABLE:
         raise _not_loaded(deployment)
@@ -168,21 +165,6 @@ def _refuse_unfit(version: ModelVersion, runtime: Runtime) -> None:
         )
 
 
-def _refuse_busy(version: ModelVersion, runtime: Runtime) -> None:
-    """One job for a version on a runtime at a time: two operators do not undo each other unseen."""
-    kinds = [JobKind.DEPLOY_VERSION.value, JobKind.UNDEPLOY_VERSION.value]
-    for job in jobs_open(target=f"/api/v1/{_target(version)}").filter(kind__in=kinds):
-        if job.parameters.get("runtime") == runtime.name:
-            doing = "deployed on" if job.kind == JobKind.DEPLOY_VERSION else "undeployed from"
-            by = job.requested_by.get_username() if job.requested_by is not None else "the system"
-            raise Conflict(
-                f"{version} is just being {doing} {runtime.name} ({job.id}, asked for by {by}).",
-                reason="DEPLOYMENT_IN_PROGRESS",
-                help_text=f"Wait for operation {job.id}, or cancel it.",
-                operation=job.id,
-            )
-
-
 def _refuse_during_rollout(model: InferenceModel) -> None:
     canary = canary_version(model=model)
     if canary is not None:
@@ -212,29 +194,6 @@ def _refuse_unsplit(version: ModelVersion, runtime: Runtime) -> None:
             reason="RUNTIME_WITHOUT_TRAFFIC_TABLES",
             help_text='Deploy it with "allow_unsplit": true if that is what you want.',
         )
-
-
-def _settle(deployment: Deployment, progress: JobProgress) -> None:
-    runtime, model = deployment.runtime, deployment.version.model
-    progress.step("waiting for other work on this model", 0.05)
-    try:
-        with held(
-            lease_name(runtime=runtime, model=model),
-            wait_seconds=_LEASE_WAIT_SECONDS,
-            check=progress.check,
-        ) as lease:
-            progress.step(f"asking {runtime.name}", 0.1)
-            Placer(runtime, model, lease, progress).settle()
-    except LeaseBusy:
-        raise Unavailable(
-            f"Other work on {model.name} at {runtime.name} did not end.", reason="MODEL_BUSY"
-        ) from None
-    except LeaseGone:
-        raise Unavailable(
-            "This worker stalled, and another one took over.", reason="LEASE_LOST"
-        ) from None
-    except RuntimeUnreachable as problem:
-        raise runtime_unreachable(runtime=runtime, text=problem.text) from None
 
 
 def _not_loaded(deployment: Deployment) -> ControlPlaneError:
@@ -300,160 +259,3 @@ def _give_traffic(claim: Claim, version: ModelVersion) -> bool:
                 reason=reason,
             )
     return True
-
-
-# -- undeploy -----------------------------------------------------------------------------------
-def deployment_remove(
-    *,
-    version: ModelVersion,
-    runtime: Runtime | None = None,
-    actor: User,
-    out_of_service: bool = False,
-) -> Job:
-    """Takes the wish back and asks a worker to unload.
-
-    A version with traffic stays, unless it is the model's last one and `out_of_service` says that
-    requests to the model are to be refused from now on.
-    """
-    require(actor=actor, action=Action.DEPLOY)
-    with transaction.atomic():
-        InferenceModel.objects.select_for_update().get(pk=version.model_id)
-        deployment = _deployed(version, runtime)
-        runtime = deployment.runtime
-        _refuse_busy(version, runtime)
-        last = _refuse_needed(deployment, out_of_service)
-        before = _shown(deployment)
-        deployment_note(
-            deployment=deployment,
-            changes={"wanted": False, "failed_loads": 0, "retry_at": None},
-        )
-        if last:
-            traffic_clear(model=version.model, actor=actor, reason="the model goes out of service")
-        audit_record(
-            actor=actor,
-            action="deployment.remove",
-            target=_target(version),
-            before=before,
-            after=_shown(deployment) | {"out_of_service": last},
-        )
-        _tell(deployment)
-        return job_request(
-            kind=JobKind.UNDEPLOY_VERSION,
-            subject_id=str(deployment.pk),
-            target=f"/api/v1/{_target(version)}",
-            actor=actor,
-            parameters={
-                "model": version.model.name,
-                "version": version.number,
-                "runtime": runtime.name,
-            },
-        )
-
-
-def undeployment_run(*, claim: Claim) -> dict[str, Any]:
-    """The job: unload, and wait until requests in flight are answered."""
-    deployment = _deployment_of(claim)
-    progress = JobProgress(claim)
-    if deployment.wanted:
-        raise Conflict(f"{deployment.version} was deployed again meanwhile.", reason="DEPLOYED")
-    deadline = time.monotonic() + _UNLOAD_WAIT_SECONDS
-    while True:
-        _settle(deployment, progress)
-        deployment.refresh_from_db()
-        if deployment.state == DeploymentState.UNLOADED:
-            break
-        if time.monotonic() > deadline or deployment.failed_loads:
-            raise Unavailable(
-                f"{deployment.version} is still on {deployment.runtime.name}: "
-                f"{deployment.reason or 'it has requests in flight'}.",
-                reason="UNLOAD_UNFINISHED",
-                help_text="It goes by itself when the last request is answered.",
-            )
-        progress.step("finishing requests in flight", 0.7)
-        time.sleep(_LOOK_AGAIN_SECONDS)
-    return {
-        "model": deployment.version.model.name,
-        "version": deployment.version.number,
-        "runtime": deployment.runtime.name,
-    }
-
-
-def _deployed(version: ModelVersion, runtime: Runtime | None) -> Deployment:
-    rows = deployment_list(model=version.model).filter(version=version, wanted=True)
-    if runtime is not None:
-        rows = rows.filter(runtime=runtime)
-    found = list(rows)
-    if not found:
-        where = f" on {runtime.name}" if runtime is not None else ""
-        raise Conflict(f"{version} is not deployed{where}.", reason="NOT_DEPLOYED")
-    if len(found) > 1:
-        names = ", ".join(row.runtime.name for row in found)
-        raise Conflict(
-            f"{version} is deployed on several runtimes: {names}.",
-            reason="RUNTIME_NEEDED",
-            help_text='Say which one: {"runtime": "…"}.',
-        )
-    return found[0]
-
-
-def _refuse_needed(deployment: Deployment, out_of_service: bool) -> bool:
-    """True when this takes the model out of service."""
-    version = deployment.version
-    objection = hooks.objection(version)
-    if objection:
-        raise Conflict(objection, reason="VERSION_IN_USE")
-    weight = weight_of(model=version.model, version=version.number)
-    canary = canary_version(model=version.model) == version.number
-    if not weight and not canary:
-        return False
-    elsewhere = deployment_list(model=version.model).filter(wanted=True).exclude(pk=deployment.pk)
-    here = elsewhere.filter(runtime=deployment.runtime)
-    if not here.exists() and elsewhere.filter(version=version).exists():
-        return False  # this runtime stops serving the model, others go on
-    if not elsewhere.exists() and out_of_service:
-        return True
-    raise Conflict(
-        f"{version} has {weight * 100:g}% of the traffic."
-        if weight
-        else f"{version} is the canary of a rollout.",
-        reason="VERSION_HAS_TRAFFIC",
-        help_text="Promote or abort the rollout first."
-        if canary or canary_version(model=version.model)
-        else (
-            "Move its traffic to another version first."
-            if elsewhere.exists()
-            else "It is the model's only version. To refuse all requests to the model from now on, "
-            'send {"out_of_service": true}.'
-        ),
-    )
-
-
-# -- shared -------------------------------------------------------------------------------------
-def _deployment_of(claim: Claim) -> Deployment:
-    deployment = (
-        Deployment.objects.select_related("runtime", "version__model")
-        .filter(pk=claim.job.subject_id)
-        .first()
-    )
-    if deployment is None:
-        raise NotFound("The deployment is gone.", reason="DEPLOYMENT_NOT_FOUND")
-    return deployment
-
-
-def _target(version: ModelVersion) -> str:
-    return f"models/{version.model.name}/versions/{version.number}"
-
-
-def _shown(deployment: Deployment | None) -> dict[str, Any]:
-    if deployment is None:
-        return {}
-    return {
-        "runtime": deployment.runtime.name,
-        "wanted": deployment.wanted,
-        "state": deployment.state,
-    }
-
-
-def _tell(deployment: Deployment) -> None:
-    tell_runtime(deployment.runtime)
-    tell_model(deployment.version.model)
