@@ -8,8 +8,6 @@ from inference_runtime.frontends.h2_frames import ConnectionFault, StreamFault
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
 
-_DRAIN_PING = b"switchyd"
-
 
 class ControlFrames:
     """SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM, PRIORITY of one connection."""
@@ -44,15 +42,6 @@ class ControlFrames:
             self._connection.control_guard.spend()  # unknown types are ignored (RFC 9113, 4.1)
             return
         handler(flags, stream_id, payload)
-
-    def announce_goaway(self) -> None:
-        """Two steps, so that a request already under way is still served: see RFC 9113, 6.8."""
-        self._connection.write(
-            h2.goaway(h2.STREAM_MAX, h2.NO_ERROR) + h2.ping(_DRAIN_PING, ack=False)
-        )
-
-    def keepalive(self) -> None:
-        self._connection.write(h2.ping(b"keepaliv", ack=False))
 
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
@@ -96,8 +85,8 @@ class ControlFrames:
         connection.control_guard.spend()
         if not flags & h2.ACK:
             connection.write(h2.ping(payload, ack=True))
-        elif payload == _DRAIN_PING and connection.draining:
-            connection.write(h2.goaway(connection.last_stream, h2.NO_ERROR))
+        elif payload == h2.DRAIN_PING and connection.draining:
+            connection.write(h2.goaway(connection.reader.last_stream, h2.NO_ERROR))
             connection.leave()
 
     def _goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -118,7 +107,7 @@ class ControlFrames:
                 raise ConnectionFault(h2.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
             connection.output.credit(increment)
             return
-        connection.require_known(stream_id)
+        connection.reader.require_known(stream_id)
         stream = connection.streams.get(stream_id)
         if stream is None:
             connection.control_guard.spend()
@@ -132,7 +121,7 @@ class ControlFrames:
             raise ConnectionFault(h2.PROTOCOL_ERROR, "RST_STREAM on stream 0")
         if len(payload) != 4:
             raise ConnectionFault(h2.FRAME_SIZE_ERROR, "RST_STREAM of a wrong size")
-        self._connection.require_known(stream_id)
+        self._connection.reader.require_known(stream_id)
         self._connection.reset_guard.spend()
         self._connection.drop(stream_id)
 

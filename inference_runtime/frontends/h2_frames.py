@@ -98,6 +98,10 @@ def ping(payload: bytes, *, ack: bool) -> bytes:
     return header(8, PING, ACK if ack else 0, 0) + payload
 
 
+DRAIN_PING: Final = b"switchyd"  # its answer tells that the peer has read our GOAWAY
+KEEPALIVE_PING: Final = b"keepaliv"
+
+
 def goaway(last_stream: int, code: int, text: str = "") -> bytes:
     debug = text.encode()[:256]
     return header(8 + len(debug), GOAWAY, 0, 0) + pack_u32(last_stream) + pack_u32(code) + debug

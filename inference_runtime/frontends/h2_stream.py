@@ -41,24 +41,21 @@ class StreamHead(Protocol):
 
 
 class H2Stream:
-    """`head`, `call`, `request` and `plan` are the protocol's above; the rest is HTTP/2's own."""
+    """`head`, `call`, `request` and `plan` are the protocol's above; the rest is HTTP/2's own.
 
-    __slots__ = (
-        "call",
-        "closed",
-        "connection",
-        "ended",
-        "head",
-        "id",
-        "out",
-        "plan",
-        "receive_window",
-        "received",
-        "received_before",
-        "request",
-        "send_window",
-        "trailers",
-    )
+    Defaults stand in the class and not in `__slots__`: one stream is made per request, and most of them
+    never need most of these.
+    """
+
+    received = 0
+    received_before = -1  # when the watch last looked
+    ended = False  # the peer has sent all it will
+    closed = False  # nothing more may be sent
+    out: deque[memoryview] | None = None  # answers that wait for a window
+    trailers: bytes | None = None
+    call: Any = None
+    request: Any = None
+    plan: Any = None
 
     def __init__(
         self,
@@ -73,12 +70,3 @@ class H2Stream:
         self.head: Any = head
         self.send_window = send_window
         self.receive_window = receive_window
-        self.received = 0
-        self.received_before = -1  # when the watch last looked
-        self.ended = False  # the peer has sent all it will
-        self.closed = False  # nothing more may be sent
-        self.out: deque[memoryview] | None = None  # answers that wait for a window
-        self.trailers: bytes | None = None
-        self.call: Any = None
-        self.request: Any = None
-        self.plan: Any = None

@@ -49,7 +49,7 @@ class H2Watch:
         if connection.closing:
             self._closing += elapsed_s
             overdue = self._closing > limits.closing
-        elif not connection.plain:
+        elif not connection.reader.plain:
             self._start += elapsed_s
             overdue = self._start > limits.start
         else:
@@ -82,7 +82,7 @@ class H2Watch:
             return self._ping > self._timeouts.keepalive_timeout
         if self._silent >= self._timeouts.keepalive_time:
             self._ping = elapsed_s
-            connection.control.keepalive()
+            connection.write(h2.ping(h2.KEEPALIVE_PING, ack=False))
         return False
 
     def _check_uploads(self, elapsed_s: float) -> None:

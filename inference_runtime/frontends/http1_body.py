@@ -84,6 +84,24 @@ class SizedBody:
         self._pieces.release()
 
 
+class DiscardedBody:
+    """Reads a refused body to its end, so that the client is there to hear why."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    def feed(self, data: bytes, position: int) -> int:
+        taken = min(self._left, len(data) - position)
+        self._left -= taken
+        return -1 if self._left else position + taken
+
+    def content(self) -> bytes:
+        return b""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
 class BodyTooLarge(Exception):
     """More than the route takes; `size` is what has come so far, or what was announced."""
 

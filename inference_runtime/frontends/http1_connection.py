@@ -6,77 +6,27 @@ connection until the one before them is answered; so one connection never holds 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from inference_runtime.frontends import http1_head
-from inference_runtime.frontends.http1_body import Body, BodyTooLarge, ChunkedBody, SizedBody
-from inference_runtime.frontends.http1_head import HeadFault, RequestHead1
+from inference_runtime.frontends.http1_application import HttpShared, Known
+from inference_runtime.frontends.http1_body import (
+    Body,
+    BodyTooLarge,
+    ChunkedBody,
+    DiscardedBody,
+    SizedBody,
+)
+from inference_runtime.frontends.http1_head import HeadFault
 from inference_runtime.frontends.http1_reply import CONTINUE, HttpReply, error_reply
-from inference_runtime.frontends.http1_watch import HttpTimeouts, HttpWatch
-from inference_runtime.frontends.memory_budget import MemoryBudget
-from inference_runtime.protocol.memo import Memo
+from inference_runtime.frontends.http1_watch import HttpWatch
 from inference_runtime.spec.messages import Bytes
 
 _END: Final = b"\r\n\r\n"
 _HEAD_LIMIT: Final = 65536
-_MEMO_HEAD: Final = 4096  # larger heads are read anew each time
 _PIPELINE_LIMIT: Final = 262144  # bytes that may wait behind a request under way
 _WRITE_HIGH_WATER: Final = 1 << 20
 _DISCARD_LIMIT: Final = 1 << 30  # a refused body is read to its end up to this size
-
-
-class Route(Protocol):
-    """What a request's head came to."""
-
-    @property
-    def body_limit(self) -> int: ...
-
-    def run(
-        self,
-        connection: "Http1Connection",
-        head: RequestHead1,
-        buffer: bytes,
-        start: int,
-        stop: int,
-    ) -> None:
-        """`buffer[start:stop]` is the body. Answers now or later, once, by one of `reply`, `send`."""
-
-    def gone(self, connection: "Http1Connection") -> None:
-        """The client left before it was answered."""
-
-    def too_large(self, size: int) -> HttpReply: ...
-
-
-class Router(Protocol):
-    def route(self, head: RequestHead1) -> Route: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A head with its route: what a memo remembers for the bytes of a head."""
-
-    head: RequestHead1
-    route: Route
-    plain: bool  # HTTP/1.1, stays open: the answer needs no Connection header
-
-
-class HttpShared:
-    """What all connections of one server share."""
-
-    def __init__(self, router: Router, budget: MemoryBudget, timeouts: HttpTimeouts) -> None:
-        self.router = router
-        self.budget = budget
-        self.timeouts = timeouts
-        self.heads: Memo[bytes, Known] = Memo(limit_count=4096, limit_bytes=8 << 20)
-
-    def known(self, raw: bytes) -> Known:
-        head = http1_head.parse(raw)
-        known = Known(head, self.router.route(head), head.keep_alive and not head.old)
-        if len(raw) <= _MEMO_HEAD:
-            self.heads.put(raw, known, 3 * len(raw))
-        return known
 
 
 class Joins(Protocol):
@@ -213,14 +163,13 @@ class Http1Connection(asyncio.Protocol):
                 self._refuse(error_reply(fault.status, fault.text))
                 return
             self.current = known
-            length = known.head.length
-            stop = start + length
-            if length < 0 or stop > end or length > known.route.body_limit:
+            stop = start + known.length
+            if stop > end or not known.sized:
                 self._begin_body(known, data, start)
                 return
             position = stop
             self.busy = True
-            known.route.run(self, known.head, data, start, stop)
+            known.run(self, known.head, data, start, stop)
             if self.busy:
                 break
         if position < end and not self.closing:
@@ -238,7 +187,7 @@ class Http1Connection(asyncio.Protocol):
             if head.expects_continue or head.length > _DISCARD_LIMIT:
                 self._refuse(self._refused)
                 return
-            self._body = _Discard(head.length)
+            self._body = DiscardedBody(head.length)
         elif head.length < 0:
             self._body = ChunkedBody(limit, self._shared.budget)
         else:
@@ -268,7 +217,7 @@ class Http1Connection(asyncio.Protocol):
             refused, self._refused = self._refused, None
             self.reply(refused)
         else:
-            current.route.run(self, current.head, content, 0, len(content))
+            current.run(self, current.head, content, 0, len(content))
         if position < len(data) and not self.closing:
             self._keep(data, position)
             if not self.busy:
@@ -375,21 +324,3 @@ class Http1Connection(asyncio.Protocol):
 
 def _too_long() -> HttpReply:
     return error_reply(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head too large")
-
-
-class _Discard:
-    """Reads a refused body to its end, so that the client is there to hear why."""
-
-    def __init__(self, length: int) -> None:
-        self._left = length
-
-    def feed(self, data: bytes, position: int) -> int:
-        taken = min(self._left, len(data) - position)
-        self._left -= taken
-        return -1 if self._left else position + taken
-
-    def content(self) -> bytes:
-        return b""
-
-    def release(self) -> None:
-        """Nothing is held."""

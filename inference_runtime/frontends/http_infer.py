@@ -55,12 +55,12 @@ class InferRoute:
     """Serves the infer requests that share one head."""
 
     __slots__ = (
+        "_done",
         "_encoding",
         "_fault",
         "_json_size",
         "_plain",
         "_plans",
-        "_replies",
         "_service",
         "_target",
         "body_limit",
@@ -81,7 +81,7 @@ class InferRoute:
         if self._plain and self._json_size <= 0:
             self.body_limit = min(service.max_input_bytes, service.max_body_bytes)
         accepted = compression.choose(head.headers.get("accept-encoding", ""))
-        self._replies = InferReplies("" if accepted == "identity" else accepted)
+        self._done = InferReplies("" if accepted == "identity" else accepted).done
 
     def run(
         self, connection: Http1Connection, head: RequestHead1, buffer: bytes, start: int, stop: int
@@ -92,7 +92,16 @@ class InferRoute:
             base = start + size
             plan = self._plans.get(buffer[start:base])
             if plan is not None and stop - base == plan.data_size:
-                self._submit(connection, head, plan, plan.data(buffer, base), "", now_ns)
+                # What `_submit` does, without the call.
+                core = self._service.core
+                data = plan.data(buffer, base)
+                request = InferRequest(plan.head, data, self._done, connection, now_ns)
+                connection.request = request
+                connection.plan = plan
+                unit_header = core.unit_header(plan.head.model_name)
+                if unit_header:
+                    request.traffic_unit = head.headers.get(unit_header, "")
+                core.infer(request)
                 return
         try:
             self._slow(connection, head, buffer[start:stop], now_ns)
@@ -124,7 +133,7 @@ class InferRoute:
         now_ns: int,
     ) -> None:
         core = self._service.core
-        request = InferRequest(plan.head, data, self._replies.done, connection, now_ns, id_)
+        request = InferRequest(plan.head, data, self._done, connection, now_ns, id_)
         connection.request = request
         connection.plan = plan
         unit_header = core.unit_header(plan.head.model_name)

@@ -52,6 +52,12 @@ class InferReplies:
                 reply = connection.plan.replies.get((answer.head, request.arm))
                 if reply is None or request.id or self._encoding:
                     self._encode(connection, request, answer)
+                elif reply.size < _JOIN_BELOW and connection.plain:
+                    whole = b"".join((reply.whole, *answer.data))
+                    if len(whole) == reply.size:
+                        connection.send_whole(whole)
+                    else:
+                        self._encode(connection, request, answer)
                 else:
                     self._send(connection, request, answer, reply)
             else:
@@ -67,20 +73,12 @@ class InferReplies:
         answer: InferResponse,
         reply: PreparedReply,
     ) -> None:
-        plain = connection.plain
-        if plain and reply.size < _JOIN_BELOW:
-            whole = b"".join((reply.whole, *answer.data))
-            if len(whole) == reply.size:
-                connection.send_whole(whole)
-                return
-        elif len(reply.whole) + sum(map(len, answer.data)) == reply.size:
-            start = reply.whole
-            if not plain:
-                start = reply.headers + connection.connection_header() + b"\r\n" + reply.document
-            connection.write_parts((start, *answer.data))
-            connection.sent()
+        if len(reply.whole) + sum(map(len, answer.data)) != reply.size:
+            self._encode(connection, request, answer)
             return
-        self._encode(connection, request, answer)
+        start = reply.headers + connection.connection_header() + b"\r\n" + reply.document
+        connection.write_parts((start, *answer.data))
+        connection.sent()
 
     def _encode(
         self, connection: Http1Connection, request: InferRequest, answer: InferResponse

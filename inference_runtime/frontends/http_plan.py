@@ -16,9 +16,12 @@ _ID: Final = re.compile(rb'\{"id":"([^"\\\x00-\x1f\x7f-\xff]{0,256})",(?=")')
 
 
 class HttpPlan:
-    """A head, and per input the span of its data behind the JSON. `replies`: what was answered to it."""
+    """A head, and per input the span of its data behind the JSON. `replies`: what was answered to it.
 
-    __slots__ = ("data_size", "head", "kept", "replies", "spans")
+    `cut`: where the first of two tensors ends, or the only one; 0 when there are more, or none.
+    """
+
+    __slots__ = ("cut", "data_size", "head", "kept", "replies", "spans")
 
     def __init__(self, infer: HttpInfer) -> None:
         self.head: RequestHead = infer.head
@@ -30,12 +33,18 @@ class HttpPlan:
             size = source if isinstance(source, int) else 0
             self.spans.append((self.data_size, self.data_size + size))
             self.data_size += size
+        self.cut = self.spans[0][1] if len(self.spans) in (1, 2) else 0
+        if len(self.spans) == 2 and self.cut == self.data_size:
+            self.cut = 0  # an empty second tensor would look like one alone
 
     def data(self, buffer: bytes, base: int) -> list[Bytes]:
         """Of a request whose inputs are all binary."""
         if self.data_size < _COPY_BELOW:
-            if len(self.spans) == 1:
-                return [buffer[base : base + self.data_size]]
+            if self.cut == self.data_size:
+                return [buffer[base : base + self.cut]]
+            if self.cut:
+                middle = base + self.cut
+                return [buffer[base:middle], buffer[middle : base + self.data_size]]
             return [buffer[base + first : base + last] for first, last in self.spans]
         view = memoryview(buffer)
         return [view[base + first : base + last] for first, last in self.spans]

@@ -9,7 +9,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from inference_runtime.errors import RuntimeFault
-from inference_runtime.frontends.http1_connection import Http1Connection, Route
+from inference_runtime.frontends.http1_application import Route
+from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.h2_limits import INT32_MAX
-from inference_runtime.frontends.http1_connection import Http1Connection, HttpShared, Route
+from inference_runtime.frontends.http1_application import HttpShared, Route
+from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.http_admin import AdminHandlers

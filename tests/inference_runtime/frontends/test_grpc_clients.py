@@ -283,7 +283,7 @@ def test_a_deadline_reaches_the_core_and_ends_the_call(client, served):
         client.infer("held", inputs(INPUT0=np.zeros((1, 1), np.float32)), client_timeout=0.3)
     served.wait_until(lambda: len(served.core.cancelled) == 1)
     request = served.core.cancelled[0]
-    assert 0 < request.deadline_ns - request.received_ns <= 300_000_000
+    assert 0 < request.deadline_ns - request.received_ns <= 330_000_000  # grpcio rounds up
 
 
 async def test_the_asyncio_client_passes_the_same_calls(served):

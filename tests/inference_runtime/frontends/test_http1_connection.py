@@ -6,7 +6,8 @@ import itertools
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from inference_runtime.frontends.http1_connection import Http1Connection, HttpShared
+from inference_runtime.frontends.http1_application import HttpShared
+from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_reply import HttpReply
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.memory_budget import MemoryBudget
