@@ -18,7 +18,7 @@ _ID: Final = re.compile(rb'\{"id":"([^"\\\x00-\x1f\x7f-\xff]{0,256})",(?=")')
 class HttpPlan:
     """A head, and per input the span of its data behind the JSON. `replies`: what was answered to it.
 
-    `cut`: where the first of two tensors ends, or the only one; 0 when there are more, or none.
+    `cut`: where the first tensor ends.
     """
 
     __slots__ = ("cut", "data_size", "head", "kept", "replies", "spans")
@@ -33,16 +33,15 @@ class HttpPlan:
             size = source if isinstance(source, int) else 0
             self.spans.append((self.data_size, self.data_size + size))
             self.data_size += size
-        self.cut = self.spans[0][1] if len(self.spans) in (1, 2) else 0
-        if len(self.spans) == 2 and self.cut == self.data_size:
-            self.cut = 0  # an empty second tensor would look like one alone
+        self.cut = self.spans[0][1] if self.spans else 0
 
     def data(self, buffer: bytes, base: int) -> list[Bytes]:
         """Of a request whose inputs are all binary."""
         if self.data_size < _COPY_BELOW:
-            if self.cut == self.data_size:
-                return [buffer[base : base + self.cut]]
-            if self.cut:
+            count = len(self.spans)
+            if count == 1:
+                return [buffer[base : base + self.data_size]]
+            if count == 2:
                 middle = base + self.cut
                 return [buffer[base:middle], buffer[middle : base + self.data_size]]
             return [buffer[base + first : base + last] for first, last in self.spans]
