@@ -136,7 +136,9 @@ def _refuse_needed(deployment: Deployment, out_of_service: bool) -> bool:
     version = deployment.version
     objection = hooks.objection(version)
     if objection:
-        raise Conflict(objection, reason="VERSION_IN_USE")
+        raise Conflict(
+            f"{version} cannot be undeployed: {objection.rstrip('.')}.", reason="VERSION_IN_USE"
+        )
     weight = weight_of(model=version.model, version=version.number)
     canary = canary_version(model=version.model) == version.number
     if not weight and not canary:
