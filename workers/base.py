@@ -5,8 +5,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -31,19 +30,21 @@ Work = Callable[[Claim], dict[str, Any] | None]
 
 def run_job(job_id: str, work: Work, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
     """Returns quietly when the job is gone, settled or somebody else's: wake-ups may be doubled."""
-    claim = job_claim(job_id=job_id, worker=worker_name())
-    if claim is None:
-        logger.info("job %s: nothing to do", job_id)
-        return
-    logger.info("job %s (%s): attempt %d", job_id, claim.job.kind, claim.job.attempt)
-    with leaving_once(), Heartbeat(claim, seconds=heartbeat_seconds):
-        try:
-            _settle(claim, work)
-        except (SystemExit, KeyboardInterrupt):
-            # The worker is told to stop. Handing the job back costs it no attempt, no waiting.
-            if not claim.settled and job_release(claim=claim):
-                logger.info("job %s: handed back, the worker stops", job_id)
-            raise
+    with StopSignal() as stop:
+        claim = job_claim(job_id=job_id, worker=worker_name())
+        if claim is None:
+            logger.info("job %s: nothing to do", job_id)
+            return
+        logger.info("job %s (%s): attempt %d", job_id, claim.job.kind, claim.job.attempt)
+        with Heartbeat(claim, seconds=heartbeat_seconds):
+            try:
+                stop.may_interrupt()
+                _settle(claim, work)
+            except (SystemExit, KeyboardInterrupt):
+                # Told to stop. Handing the job back costs it no attempt and no waiting.
+                if not claim.settled and job_release(claim=claim):
+                    logger.info("job %s: handed back, the worker stops", job_id)
+                raise
 
 
 def _settle(claim: Claim, work: Work) -> None:
@@ -68,23 +69,42 @@ def _settle(claim: Claim, work: Work) -> None:
             logger.warning("job %s: lease lost at the end, outcome dropped", claim.job.id)
 
 
-@contextmanager
-def leaving_once() -> Iterator[None]:
-    """The first SIGTERM leaves the work by SystemExit, further ones are ignored until it has been
-    handed back: a supervisor tells the whole group, and the parent its pool processes once more."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+class StopSignal:
+    """SIGTERM, turned into SystemExit inside the work: not before the job is in our hands, and not
+    again while it is handed back. A supervisor tells the whole group, and the parent its pool
+    processes once more; the default would end the process with the job still in its name."""
 
+    def __init__(self) -> None:
+        self._may_interrupt = False
+        self._told = False
+        self._before: Any = None
+        self._main = threading.current_thread() is threading.main_thread()
 
-def _leave(signum: int, frame: FrameType | None) -> None:
-    signal.signal(signum, signal.SIG_IGN)
-    raise SystemExit(0)
+    def may_interrupt(self) -> None:
+        self._may_interrupt = True
+        if self._told:
+            raise SystemExit(0)
+
+    def __enter__(self) -> Self:
+        if self._main:
+            self._before = signal.signal(signal.SIGTERM, self._hear)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._main:
+            signal.signal(signal.SIGTERM, self._before)
+        if self._told and error is None:
+            raise SystemExit(0)
+
+    def _hear(self, signum: int, frame: FrameType | None) -> None:
+        first, self._told = not self._told, True
+        if first and self._may_interrupt:
+            raise SystemExit(0)
 
 
 def worker_name() -> str:

@@ -43,7 +43,7 @@ class Processes:
         for process in self._started:
             self.kill(process)
 
-    def worker(self, *, queues: str = "default,benchmarks") -> subprocess.Popen[bytes]:
+    def worker(self, *, queues: str = "default,benchmarks,control") -> subprocess.Popen[bytes]:
         return self._start("worker", "-Q", queues, "-c", "2", "-l", "INFO", "--without-mingle")
 
     def beat(self) -> subprocess.Popen[bytes]:

@@ -117,7 +117,10 @@ def test_the_heartbeat_renews_the_lease_and_hears_of_a_cancel(world: World):
                 break
             heard.wait(0.05)
         assert heard.is_set()
-        assert Job.objects.get(id=job.id).lease_until > before
+        renewed = Job.objects.get(id=job.id).lease_until
+        assert before is not None
+        assert renewed is not None
+        assert renewed > before
         claim.check()
 
     run_job(job.id, work, heartbeat_seconds=0.05)
