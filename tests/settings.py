@@ -7,8 +7,8 @@ from pathlib import Path
 os.environ.setdefault("SWITCHYARD_HOME", tempfile.mkdtemp(prefix="switchyard-test-"))
 os.environ.setdefault("SWITCHYARD_SECRET_KEY", "for tests only")
 
-from webapp.settings import *  # noqa: E402, F403
-from webapp.settings import HOME  # noqa: E402
+from webapp.settings import *  # noqa: F403
+from webapp.settings import HOME
 
 DATABASES = {
     "default": {

@@ -16,7 +16,17 @@ _PAGES = (
     "rollouts",
     "benchmarks",
 )
-_API = ("dashboard", "accounts", "jobs", "uploads", "catalog", "serving", "telemetry", "rollouts", "benchmarks")
+_API = (
+    "dashboard",
+    "accounts",
+    "jobs",
+    "uploads",
+    "catalog",
+    "serving",
+    "telemetry",
+    "rollouts",
+    "benchmarks",
+)
 
 urlpatterns = [
     path("healthz", core_views.healthz, name="healthz"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -46,12 +47,12 @@ def seen(served: Stack) -> Iterator[Browser]:
         yield open_browser
 
 
-def points(page: Page, name: str) -> dict | None:
+def points(page: Page, name: str) -> dict[str, Any] | None:
     return page.evaluate(POINTS, name)
 
 
-def drawn(page: Page, name: str, above: float = 0) -> dict:
-    def found() -> dict | None:
+def drawn(page: Page, name: str, above: float = 0) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
         figure = points(page, name)
         return (
             figure

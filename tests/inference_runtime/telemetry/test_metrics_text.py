@@ -153,7 +153,7 @@ def test_190_the_first_response_histogram_counts_good_and_bad_requests():
     scrape.served.fail(Internal("broken"))
     name = "nv_inference_first_response_histogram_ms"
     bounds = [
-        re.search(r'le="([^"]+)"', line)[1]  # type: ignore[index]
+        re.search(r'le="([^"]+)"', line)[1]
         for line in scrape.lines()
         if line.startswith(name + "_bucket")
     ]
@@ -171,7 +171,7 @@ def test_190_a_configs_own_buckets_are_printed_as_given():
         f'"nv_inference_first_response_histogram_ms" }} histogram_options {{ {buckets} }} }} }}',
     )
     lines = [line for line in scrape.lines() if "_histogram_ms_bucket" in line]
-    assert [re.search(r'le="([^"]+)"', line)[1] for line in lines] == [  # type: ignore[index]
+    assert [re.search(r'le="([^"]+)"', line)[1] for line in lines] == [
         "-1", "0", "1", "2.5", "+Inf",
     ]  # fmt: skip
 
