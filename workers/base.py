@@ -12,6 +12,7 @@ from typing import Any, Self
 from django.db import DatabaseError, connections
 
 from webapp.core.errors import ControlPlaneError
+from webapp.core.runtime_faults import control_plane_error
 from webapp.jobs.claims import Claim, JobCancelled, LeaseLost
 from webapp.jobs.services import (
     HEARTBEAT_SECONDS,
@@ -22,6 +23,7 @@ from webapp.jobs.services import (
     job_release,
     job_succeed,
 )
+from webapp.runtime_client.errors import RuntimeProblem
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,8 @@ def _settle(claim: Claim, work: Work) -> None:
         logger.warning("job %s: lease lost, outcome dropped", claim.job.id)
     except JobCancelled:
         job_cancelled(claim=claim)
-    except ControlPlaneError as error:
+    except (ControlPlaneError, RuntimeProblem) as fault:
+        error = control_plane_error(fault) if isinstance(fault, RuntimeProblem) else fault
         job_fail(claim=claim, reason=error.reason, detail=error.detail, fix=error.help_text)
     except Exception as error:
         logger.exception("job %s (%s) failed", claim.job.id, claim.job.kind)

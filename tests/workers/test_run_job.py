@@ -10,6 +10,7 @@ from webapp.jobs.choices import JobKind, JobState
 from webapp.jobs.claims import Claim
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_cancel, job_claim, job_fail, job_request
+from webapp.runtime_client.errors import RuntimeUnreachable
 from workers.base import run_job
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +63,15 @@ def test_our_own_errors_keep_their_reason_and_fix(job: Job):
         "detail": "The runtime is full.",
         "fix": "Undeploy something.",
     }
+
+
+def test_a_runtimes_fault_keeps_its_sentence(job: Job):
+    def work(claim: Claim) -> None:
+        raise RuntimeUnreachable("connection refused")
+
+    run_job(job.id, work)
+    assert settled(job).error["reason"] == "RUNTIME_UNREACHABLE"
+    assert "connection refused" in job.error["detail"]
 
 
 def test_an_unexpected_error_fails_the_job_and_points_at_the_log(job: Job):

@@ -32,6 +32,8 @@ QUIET_NS = 8_000_000_000
 _CARE_SECONDS = 1.0
 IDENTIFY_SECONDS = 30.0
 CLOSE_SIGNED_OUT = 4401
+CLOSE_TRY_LATER = 1013
+MAX_SOCKETS = 500  # each costs tasks and queries; a loop of reconnects must not take the process
 
 
 class LiveConsumer:
@@ -39,6 +41,7 @@ class LiveConsumer:
 
     def __init__(self, *, identify: Identify) -> None:
         self._identify = identify
+        self._open = 0
 
     @classmethod
     def as_asgi(cls, *, identify: Identify) -> "LiveConsumer":
@@ -53,7 +56,15 @@ class LiveConsumer:
             await send(_text(_error("", "NOT_AUTHENTICATED", "Sign in, or send a token.")))
             await send({"type": "websocket.close", "code": CLOSE_SIGNED_OUT})
             return
-        await LiveSocket(user=user, identify=identify, receive=receive, send=send).run()
+        if self._open >= MAX_SOCKETS:
+            await send(_text(_error("", "TOO_MANY_SOCKETS", "Close other pages and try again.")))
+            await send({"type": "websocket.close", "code": CLOSE_TRY_LATER})
+            return
+        self._open += 1
+        try:
+            await LiveSocket(user=user, identify=identify, receive=receive, send=send).run()
+        finally:
+            self._open -= 1
 
 
 class _Closed(Exception):

@@ -8,6 +8,8 @@ from django.shortcuts import render
 from webapp.core.errors import ControlPlaneError
 from webapp.core.problems import problem_json, problem_of
 from webapp.core.request_id import request_id_of
+from webapp.core.runtime_faults import control_plane_error
+from webapp.runtime_client.errors import RuntimeProblem
 
 
 class PageErrorsMiddleware:
@@ -18,6 +20,8 @@ class PageErrorsMiddleware:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, RuntimeProblem):
+            exception = control_plane_error(exception)
         if not isinstance(exception, ControlPlaneError):
             return None
         if request.path.startswith("/api/"):

@@ -13,6 +13,8 @@ from rest_framework.views import set_rollback
 
 from webapp.core.errors import ControlPlaneError
 from webapp.core.request_id import request_id_of
+from webapp.core.runtime_faults import control_plane_error
+from webapp.runtime_client.errors import RuntimeProblem
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +92,8 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response:
 
 
 def problem_of(exc: Exception) -> Problem:
+    if isinstance(exc, RuntimeProblem):
+        exc = control_plane_error(exc)
     if isinstance(exc, ControlPlaneError):
         return Problem(
             status=exc.status,

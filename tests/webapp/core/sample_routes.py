@@ -1,7 +1,5 @@
 """A few API views that show every rule of ApiView; only tests route to them."""
 
-from typing import ClassVar
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import include, path
 from rest_framework import serializers
@@ -15,6 +13,7 @@ from webapp.accounts.selectors import person_list
 from webapp.core.api import ApiView, body_of, filtered, ordered, page, page_list, validate_only
 from webapp.core.errors import Conflict, Unavailable
 from webapp.core.parsers import JsonParser
+from webapp.runtime_client.errors import RuntimeLacks, RuntimeRefused, RuntimeUnreachable
 
 calls: list[object] = []
 FIELDS = {"username": "username", "role": "role", "since": "date_joined"}
@@ -42,21 +41,25 @@ class Echo(ApiView):
 
 class Files(ApiView):
     write_action = Action.MANAGE_MODELS
-    parser_classes: ClassVar = [MultiPartParser, JsonParser]
+    parser_classes = [MultiPartParser, JsonParser]
 
     def post(self, request: Request) -> Response:
-        calls.append(request.data["file"].read())
+        calls.append(request.FILES["file"].read())
         return Response({"call": len(calls)}, status=201)
 
 
 class Faults(ApiView):
     def get(self, request: Request, kind: str) -> Response:
-        raise {
+        errors: dict[str, Exception] = {
             "404": Http404(),
             "503": Unavailable("The runtime does not answer.", reason="RUNTIME_UNREACHABLE"),
+            "unreachable": RuntimeUnreachable("connection refused"),
+            "lacks": RuntimeLacks("switchyard_traffic"),
+            "refused": RuntimeRefused("no such model", 400),
             "500": RuntimeError("secret detail"),
             "400": serializers.ValidationError({"steps": [{"weight": ["too big"]}], "name": "no"}),
-        }[kind]
+        }
+        raise errors[kind]
 
 
 class People(ApiView):

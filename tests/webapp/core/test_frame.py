@@ -1,5 +1,7 @@
 """The rail, the verdict strip, static files, health and the API's documentation."""
 
+from typing import Any
+
 import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def providers(monkeypatch: pytest.MonkeyPatch):
-    found: list = []
+    found: list[Any] = []
     monkeypatch.setattr(verdict, "_providers", found)
     return found
 

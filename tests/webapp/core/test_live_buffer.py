@@ -1,5 +1,7 @@
 """The buffer of one socket: newest wins, at a pace, in a bounded space."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -111,7 +113,8 @@ def test_how_long_to_wait_is_known():
 )
 def test_the_last_state_of_every_topic_arrives_in_order(events):
     buffer = watching("a", "b", "c")
-    now, last, seen = 0, {}, {}
+    now, last = 0, {}
+    seen: dict[str, list[dict[str, Any]]] = {}
     for topic, n, wait in events:
         now += wait
         put(buffer, topic, n, now)

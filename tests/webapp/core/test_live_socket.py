@@ -11,12 +11,12 @@ from channels.layers import channel_layers
 from django.test import override_settings
 
 from tests.fakes.redis_server import RedisServer
-from tests.world import World
+from tests.world import World, claim_of
 from webapp.accounts.services import person_change
 from webapp.core import consumers, snapshots
 from webapp.core.events import publish
 from webapp.jobs.choices import JobKind
-from webapp.jobs.services import job_cancel, job_claim, job_heartbeat, job_request
+from webapp.jobs.services import job_cancel, job_heartbeat, job_request
 from webapp.routing import websocket
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,7 +89,7 @@ async def test_a_token_opens_the_socket_and_the_snapshot_comes_first(bearer):
     frame = await socket.frame()
     assert (frame["type"], frame["topic"], frame["seq"]) == ("snapshot", f"job:{job.id}", 1)
     assert frame["data"]["state"] == "PENDING"
-    claim = await in_thread(job_claim)(job_id=job.id, worker="w")
+    claim = await in_thread(claim_of)(job)
     await in_thread(job_heartbeat)(claim=claim, progress=0.5, phase="half")
     frame = await socket.frames_until(lambda frame: frame["data"]["progress"] == 0.5)
     assert frame["type"] == "delta"
@@ -153,6 +153,19 @@ async def test_topics_are_bounded(bearer, monkeypatch: pytest.MonkeyPatch):
     await socket.disconnect()
 
 
+async def test_sockets_are_bounded_and_freed(bearer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(consumers, "MAX_SOCKETS", 1)
+    header = await in_thread(bearer)("viewer")
+    first = await opened(header)
+    second = await opened(header)
+    assert (await second.frame())["data"]["reason"] == "TOO_MANY_SOCKETS"
+    await first.disconnect()
+    third = await opened(header)
+    await third.ask(type="ping")
+    assert (await third.frame())["type"] == "pong"
+    await third.disconnect()
+
+
 async def test_a_burst_is_thinned_and_its_last_state_arrives(bearer):
     snapshots.register("burst", lambda name, user: {"n": -1})
     socket = await opened(await in_thread(bearer)("viewer"))
@@ -160,7 +173,7 @@ async def test_a_burst_is_thinned_and_its_last_state_arrives(bearer):
     await socket.frame()
     for n in range(50):
         await in_thread(publish)(topic="burst", data={"n": n})
-    frames = []
+    frames: list[dict[str, Any]] = []
     while not frames or frames[-1]["data"]["n"] != 49:
         frames.append(await socket.frame())
     assert len(frames) < 20
@@ -231,7 +244,7 @@ async def _through_a_restart(header: tuple[bytes, bytes], server: RedisServer) -
     socket = await opened(header)
     await socket.ask(type="subscribe", topics=[f"job:{job.id}"])
     await socket.frame()
-    claim = await in_thread(job_claim)(job_id=job.id, worker="w")
+    claim = await in_thread(claim_of)(job)
     await socket.frames_until(lambda frame: frame["data"]["state"] == "RUNNING")
 
     await in_thread(server.kill)()

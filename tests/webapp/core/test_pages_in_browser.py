@@ -10,10 +10,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.fakes.redis_server import RedisServer
 from tests.webapp.core.browser_site import CHROMIUM_ARGUMENTS, Site, chromium, in_thread
-from tests.world import PASSWORD, World
+from tests.world import PASSWORD, World, claim_of
 from webapp.jobs.choices import JobKind
 from webapp.jobs.models import Job
-from webapp.jobs.services import job_claim, job_heartbeat, job_request, job_succeed
+from webapp.jobs.services import job_heartbeat, job_request, job_succeed
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -170,7 +170,7 @@ def test_a_job_is_followed_live_to_its_end(signed_in):
     page = signed_in("olga")
     page.goto(f"/jobs/{job.id}/")
     expect(page.locator("[data-live-state]")).to_have_attribute("data-state", "open")
-    claim = in_thread(job_claim, job_id=job.id, worker="w")
+    claim = in_thread(claim_of, job=job)
     in_thread(job_heartbeat, claim=claim, progress=0.42, phase="reading the graph")
     expect(page.locator("[data-live-field=phase]")).to_have_text("reading the graph")
     expect(page.locator("[data-live-field=progress]")).to_have_text("42%")
@@ -188,7 +188,7 @@ def test_the_page_comes_back_after_the_server_was_away(signed_in, site: Site):
     expect(lamp).to_have_attribute("data-state", "open")
     site.stop()
     expect(lamp).to_have_attribute("data-state", "closed")
-    claim = in_thread(job_claim, job_id=job.id, worker="w")
+    claim = in_thread(claim_of, job=job)
     in_thread(job_succeed, claim=claim)
     site.start()
     expect(lamp).to_have_attribute("data-state", "open", timeout=30_000)

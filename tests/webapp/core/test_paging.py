@@ -1,5 +1,7 @@
 """Lists: cursors that neither repeat nor lose a row, filters and orders by known names only."""
 
+from typing import Any
+
 import pytest
 
 from tests.world import World, assert_problem
@@ -8,7 +10,7 @@ from webapp.accounts.models import User
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.webapp.core.sample_routes")]
 
 
-def walk(client, path: str, size: int) -> list:
+def walk(client, path: str, size: int) -> list[Any]:
     seen, token = [], ""
     while True:
         joint = "&" if "?" in path else "?"

@@ -1,5 +1,7 @@
 """Every refusal has one shape, says what to do, and can be found again by its id."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -80,6 +82,18 @@ def test_what_is_unavailable_says_when_to_try_again(world: World):
     assert int(answer["Retry-After"]) > 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("unreachable", 503, "RUNTIME_UNREACHABLE"),
+        ("lacks", 409, "RUNTIME_LACKS_EXTENSION"),
+        ("refused", 502, "RUNTIME_REFUSED"),
+    ],
+)
+def test_a_runtimes_faults_have_a_meaning(world: World, kind: str, status: int, reason: str):
+    assert_problem(world.api_client().get(f"/api/v1/faults/{kind}"), status, reason)
+
+
 def test_the_unexpected_is_logged_under_the_id_and_tells_no_secret(world: World, caplog):
     answer = world.api_client().get("/api/v1/faults/500", HTTP_X_REQUEST_ID="mine-1")
     problem = assert_problem(answer, 500, "INTERNAL")
@@ -101,10 +115,10 @@ def test_a_session_needs_the_csrf_token_and_a_bearer_does_not(world: World):
     assert_problem(refused, 403, "PERMISSION_DENIED")
     page = browser.get("/account/")
     token = page.cookies["csrftoken"].value
-    headers = {"HTTP_X_CSRFTOKEN": token}
+    headers: Any = {"HTTP_X_CSRFTOKEN": token}
     assert browser.post("/api/v1/echo", {}, "application/json", **headers).status_code == 202
     script = Client(enforce_csrf_checks=True)
-    bearer = {"HTTP_AUTHORIZATION": f"Bearer {world.token('operator')}"}
+    bearer: Any = {"HTTP_AUTHORIZATION": f"Bearer {world.token('operator')}"}
     assert script.post("/api/v1/echo", {}, "application/json", **bearer).status_code == 202
 
 
