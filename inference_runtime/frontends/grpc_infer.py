@@ -1,7 +1,9 @@
 """ModelInfer: from a message to the core and back, without a task or a future."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -20,7 +22,8 @@ from inference_runtime.frontends.h2_frames import (
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.hpack import literal
 from inference_runtime.protocol import compression, error_codec, grpc_answer
-from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED
+from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED, GRPC_INTERNAL
+from inference_runtime.protocol.grpc_codec import HEAVY, Split
 from inference_runtime.spec.messages import Answer, Bytes, InferRequest, InferResponse
 
 _log = logging.getLogger(__name__)
@@ -82,24 +85,46 @@ class InferMethod(UnaryMethod):
 
     def message(self, stream: H2Stream, buffer: bytes, start: int, stop: int) -> None:
         now_ns = monotonic_ns()
-        context = self._context
+        decoder = self._context.decoder
         connection = stream.connection
+        if stop - start > HEAVY and decoder.is_heavy(buffer, start, stop):
+            work = partial(decoder.decode, buffer, start, stop, None)
+            future = asyncio.get_running_loop().run_in_executor(None, work)
+            future.add_done_callback(partial(self._decoded, stream, now_ns))
+            return
         try:
-            plan, id_, data = context.decoder.decode(buffer, start, stop, connection.hint)
+            split = decoder.decode(buffer, start, stop, connection.hint)
         except RuntimeFault as fault:
             self.fail(stream, error_codec.grpc_status(fault), fault.text)
             return
-        connection.hint = stream.plan = plan
+        connection.hint = split[0]
+        self._submit(stream, split, now_ns)
+
+    def _decoded(self, stream: H2Stream, now_ns: int, future: "asyncio.Future[Split]") -> None:
+        if future.cancelled() or stream.closed:
+            return
+        error = future.exception()
+        if isinstance(error, RuntimeFault):
+            self.fail(stream, error_codec.grpc_status(error), error.text)
+        elif error is not None:
+            self.fail(stream, GRPC_INTERNAL, f"the request can not be read: {error}")
+        else:
+            self._submit(stream, future.result(), now_ns)
+
+    def _submit(self, stream: H2Stream, split: Split, now_ns: int) -> None:
+        plan, id_, data = split
+        core = self._context.core
+        stream.plan = plan
         head = plan.head
         request = InferRequest(head, data, self.done, stream, now_ns, id_)
         stream.request = request
         call = stream.head
         if call.timeout_ns:
             request.deadline_ns = now_ns + call.timeout_ns
-        unit_header = context.core.unit_header(head.model_name)
+        unit_header = core.unit_header(head.model_name)
         if unit_header:
             request.traffic_unit = call.metadata.get(unit_header, "")
-        context.core.infer(request)
+        core.infer(request)
 
     def reset(self, stream: H2Stream) -> None:
         request = stream.request

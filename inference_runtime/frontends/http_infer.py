@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 JSON_SIZE: Final = "inference-header-content-length"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _INFLATE_INLINE: Final = 16384
+# JSON of this size stops the loop for longer than others should wait: it is read in a thread.
+_HEAVY: Final = 1 << 20
 _RAISE_IT: Final = " Use --http-max-input-size to increase the limit."
 _NO_JSON_SIZE: Final = -1
 
@@ -185,9 +187,14 @@ class InferRoute:
             return
         size = self._document_size(len(body))
         id_, key = split_id(body[:size])
-        plan = self._target.plans.get(key) if id_ else None
+        plan = self._target.plans.get(key)
         if plan is not None and len(body) - size == plan.data_size:
             self._submit(connection, head, plan, plan.data(body, size), id_, now_ns)
+            return
+        if size > _HEAVY:
+            work = partial(self._decode, body[:size])
+            future = asyncio.get_running_loop().run_in_executor(None, work)
+            future.add_done_callback(partial(self._decoded, connection, head, body[size:], now_ns))
             return
         infer = self._decode(body[:size])
         split_binary(infer, len(body) - size)
@@ -196,6 +203,29 @@ class InferRoute:
         else:
             plan = HttpPlan(infer)  # an id that stands elsewhere: the key would not know it
         self._submit(connection, head, plan, _gather(plan, infer, body, size), infer.id, now_ns)
+
+    def _decoded(
+        self,
+        connection: Http1Connection,
+        head: RequestHead1,
+        binary: bytes,
+        now_ns: int,
+        future: "asyncio.Future[HttpInfer]",
+    ) -> None:
+        if future.cancelled() or connection.closing:
+            return
+        try:
+            infer = future.result()
+            split_binary(infer, len(binary))
+        except RuntimeFault as fault:
+            connection.reply(self._reply_for(fault))
+        except Exception:  # noqa: BLE001 - nobody else waits for this future
+            _log.exception("a request could not be read")
+            connection.abort()
+        else:
+            plan = HttpPlan(infer)
+            data = _gather(plan, infer, binary, 0)
+            self._submit(connection, head, plan, data, infer.id, now_ns)
 
     def _document_size(self, available: int) -> int:
         """Bytes of JSON at the start of the body."""

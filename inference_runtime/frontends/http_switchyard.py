@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from inference_runtime.errors import AlreadyExists, InvalidArgument
+from inference_runtime.errors import Conflict, InvalidArgument
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply
 from inference_runtime.frontends.http_routes import Handler, HttpCall
@@ -38,14 +38,14 @@ class SwitchyardHandlers:
         table = json_reader.parse_object(call.body)
         try:
             return _json(self._core.traffic_put(call.arguments["m"], table))
-        except AlreadyExists as fault:  # a newer generation is in force
+        except Conflict as fault:  # a newer generation is in force
             return error_reply(_CONFLICT, fault.text)
 
     def _delete(self, call: HttpCall) -> HttpReply:
         generation = _generation(call.head.query)
         try:
             self._core.traffic_delete(call.arguments["m"], generation)
-        except AlreadyExists as fault:
+        except Conflict as fault:
             return error_reply(_CONFLICT, fault.text)
         return _json({})
 

@@ -31,6 +31,8 @@ _PLAN_BYTES: Final = 16 << 20
 _KEY_LIMIT: Final = 16384
 # Below this a copy of the bytes is cheaper than a view of them.
 COPY_BELOW: Final = 8192
+# From here on typed contents stop the loop for longer than others should wait.
+HEAVY: Final = 1 << 20
 
 Split = tuple["InferPlan", str, Sequence[Bytes]]
 
@@ -105,6 +107,10 @@ class InferDecoder:
             return hint, "", data
         return self._lookup(buffer, start, end)
 
+    def is_heavy(self, buffer: bytes, start: int, end: int) -> bool:
+        """Whether `decode` would take long enough to be worth a thread: a large message, element by element."""
+        return end - start > HEAVY and _layout(buffer, start, end) is None
+
     def _views(self, view: memoryview, start: int, end: int, plan: InferPlan) -> Split:
         position = start + plan.prefix_size
         stop = position + plan.size
@@ -125,7 +131,7 @@ class InferDecoder:
         plan = self._plans.get(key)
         if plan is None:
             split = self._parse(buffer[start:end])
-            if spans and len(key) <= _KEY_LIMIT and len(spans) == len(split[0].head.inputs):
+            if len(key) <= _KEY_LIMIT and len(spans) == len(split[0].head.inputs):
                 plan = split[0]
                 plan.learn(key)
                 self._plans.put(key, plan, 2 * len(key) + 512)
@@ -177,7 +183,7 @@ def _layout(buffer: bytes, start: int, end: int) -> tuple[bytes, str, list[tuple
             except UnicodeDecodeError:
                 return None
         position = body + length
-    key = buffer[start:id_start] + buffer[id_end:position]
+    head_end = position
     spans: list[tuple[int, int]] = []
     while position < end:
         if buffer[position] != RAW_INPUT:
@@ -187,7 +193,9 @@ def _layout(buffer: bytes, start: int, end: int) -> tuple[bytes, str, list[tuple
             return None
         position = body + length
         spans.append((body, position))
-    return key, id_, spans
+    if not spans:
+        return None  # the data, if there is any, is inside the head
+    return buffer[start:id_start] + buffer[id_end:head_end], id_, spans
 
 
 def _data(request: pb.ModelInferRequest) -> list[Bytes]:

@@ -10,6 +10,9 @@ import tritonclient.grpc as sync_client
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
+from inference_runtime import pb
+from inference_runtime.protocol import byte_strings
+
 A = np.arange(16, dtype=np.int32).reshape(1, 16)
 B = np.full((1, 16), 3, np.int32)
 
@@ -331,9 +334,26 @@ def test_the_traffic_unit_comes_from_the_metadata_the_core_names(served):
         assert served.core.seen[-1].traffic_unit == ""
 
 
-def inference_message(model):
-    from inference_runtime import pb
+@pytest.mark.parametrize("elements", [3, 300_000])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_typed_strings_go_through_however_many(served, elements, mixed):
+    request = pb.ModelInferRequest(model_name="ident_str", id="7")
+    entry = request.inputs.add(name="INPUT0", datatype="BYTES")
+    entry.shape.extend([1, elements])
+    texts = [b"x" * (number % 5 if mixed else 4) for number in range(elements)]
+    entry.contents.bytes_contents.extend(texts)
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        answer = pb.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=60))
+        assert answer.id == "7"
+        assert byte_strings.unpack(answer.raw_output_contents[0]) == texts
+        request.inputs[0].contents.fp32_contents.append(1)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(request.SerializeToString(), timeout=60)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
+
+def inference_message(model):
     request = pb.ModelInferRequest(model_name=model)
     for name, array in (("INPUT0", A), ("INPUT1", B)):
         entry = request.inputs.add(name=name, datatype="INT32")

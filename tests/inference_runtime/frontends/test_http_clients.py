@@ -110,6 +110,22 @@ def test_classes_come_back_as_strings(client):
     assert answer.as_numpy("OUTPUT0").tolist() == [[b"18:15", b"17:14"]]
 
 
+def test_large_json_goes_through(client):
+    array = np.arange(200_000, dtype=np.float32).reshape(1, -1)
+    asked = [sync_client.InferRequestedOutput("OUTPUT0", binary_data=False)]
+    answer = client.infer(
+        "ident", inputs(binary=False, INPUT0=array), outputs=asked, request_id="7"
+    )
+    np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+    assert answer.get_response()["id"] == "7"
+    wrong = inputs(binary=False, INPUT0=array)
+    wrong[0].set_shape([1, 200_001])
+    with pytest.raises(InferenceServerException, match="shape does not match true shape"):
+        client.infer("ident", wrong)
+    with pytest.raises(InferenceServerException, match="unknown model: 'nope'"):
+        client.infer("nope", wrong)
+
+
 def test_large_tensors_go_through(client):
     array = np.random.default_rng(0).random((1, 16 << 20), np.float32)  # 64 MiB
     answer = client.infer("ident", inputs(INPUT0=array))
