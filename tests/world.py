@@ -9,6 +9,9 @@ from rest_framework.test import APIClient
 from webapp.accounts.choices import Role
 from webapp.accounts.models import User
 from webapp.accounts.services import token_issue
+from webapp.jobs.claims import Claim
+from webapp.jobs.models import Job
+from webapp.jobs.services import job_claim
 
 PASSWORD = "correct horse battery"
 
@@ -56,6 +59,13 @@ class World:
         if role is not None:
             client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.token(role)}")
         return client
+
+
+def claim_of(job: Job) -> Claim:
+    """The job, as a worker holds it."""
+    claim = job_claim(job_id=job.id, worker="test")
+    assert claim is not None
+    return claim
 
 
 def assert_problem(response: Any, status: int, reason: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Accounts: who may manage them, and the rule of the last admin."""
 
 import json
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -30,7 +31,9 @@ def test_only_admins_manage_people(world: World, role: str):
 
 
 def test_an_admin_creates_somebody_and_sees_the_password_once(world: World):
-    answer = world.api_client("admin").post("/api/v1/people", {"username": "kim", "role": "operator"})
+    answer = world.api_client("admin").post(
+        "/api/v1/people", {"username": "kim", "role": "operator"}
+    )
     assert answer.status_code == 201
     kim = User.objects.get(username="kim")
     assert kim.check_password(answer.json()["password"])
@@ -97,7 +100,7 @@ def test_ones_own_password_needs_the_current_one(world: World):
     assert client.get("/account/").status_code == 200, "this session goes on"
 
 
-def bootstrap(capsys) -> dict:
+def bootstrap(capsys) -> dict[str, Any]:
     call_command("bootstrap_admin", "--json")
     return json.loads(capsys.readouterr().out)
 

@@ -1,5 +1,7 @@
 """Signing in, and what happens to those who guess."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -11,7 +13,7 @@ from webapp.audit.models import AuditEvent
 pytestmark = pytest.mark.django_db
 
 
-def sign_in(client: Client, password: str, username: str = "olga", **extra: str):
+def sign_in(client: Client, password: str, username: str = "olga", **extra: Any):
     return client.post("/login/", {"username": username, "password": password}, **extra)
 
 

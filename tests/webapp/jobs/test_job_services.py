@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from tests.fakes.clock import Clock
+from tests.world import claim_of
 from webapp.audit.models import AuditEvent
 from webapp.core.errors import Conflict
 from webapp.jobs import queue
@@ -43,12 +44,6 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 
 def ask(kind: JobKind = JobKind.INSPECT_VERSION, **more) -> Job:
     return job_request(kind=kind, subject_id="7", target="models/m", actor=None, **more)
-
-
-def claim_of(job: Job):
-    claim = job_claim(job_id=job.id, worker="w")
-    assert claim is not None
-    return claim
 
 
 def now(job: Job) -> Job:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.world import World, assert_problem
+from tests.world import World, assert_problem, claim_of
 from webapp.jobs.choices import JobKind
 from webapp.jobs.models import Job
-from webapp.jobs.services import job_claim, job_fail, job_heartbeat, job_request, job_succeed
+from webapp.jobs.services import job_fail, job_heartbeat, job_request, job_succeed
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def test_an_operation_has_the_promised_shape(world: World):
 def test_progress_and_results_are_seen(world: World):
     client = world.api_client("viewer")
     job = ask()
-    claim = job_claim(job_id=job.id, worker="w")
+    claim = claim_of(job)
     job_heartbeat(claim=claim, progress=0.5, phase="reading")
     seen = client.get(f"/api/v1/operations/{job.id}").json()
     assert (seen["state"], seen["progress"], seen["phase"]) == ("RUNNING", 0.5, "reading")
@@ -36,7 +36,7 @@ def test_progress_and_results_are_seen(world: World):
 
 def test_a_failure_carries_reason_and_fix(world: World):
     job = ask()
-    claim = job_claim(job_id=job.id, worker="w")
+    claim = claim_of(job)
     job_fail(claim=claim, reason="BAD", detail="no", fix="do better")
     body = world.api_client("viewer").get(f"/api/v1/operations/{job.id}").json()
     assert body["error"] == {"reason": "BAD", "detail": "no", "fix": "do better"}
@@ -62,7 +62,7 @@ def test_lists_are_filtered_and_paged_without_loss(world: World):
 
 def test_waiting_answers_at_once_when_the_operation_has_ended(world: World):
     job = ask()
-    job_succeed(claim=job_claim(job_id=job.id, worker="w"))
+    job_succeed(claim=claim_of(job))
     body = world.api_client("viewer").get(f"/api/v1/operations/{job.id}:wait?timeout=30").json()
     assert body["state"] == "SUCCEEDED"
 
