@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -123,7 +124,10 @@ class RolloutAnalysis(ApiView):
 
 
 class RolloutAction(ApiView):
-    """`:pause :resume :advance :promote :abort`, with an optional {"reason"} and If-Match."""
+    """`:pause :resume :advance :promote :abort`, with an optional {"reason"} and If-Match.
+
+    With ?validate_only=true the answer is the rollout as it would be; nothing moves.
+    """
 
     write_action = Action.ROLLOUT
     move: Move = Move.PAUSE  # as_view sets it
@@ -131,8 +135,14 @@ class RolloutAction(ApiView):
     def post(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         check_if_match(request, rollout_tag(rollout))
-        moved = act(self.move, rollout=rollout, actor=actor_of(request), reason=_reason(request))
-        return _shown(request, moved)
+        actor, reason = actor_of(request), _reason(request)
+        if validate_only(request):
+            with transaction.atomic():
+                moved = act(self.move, rollout=rollout, actor=actor, reason=reason)
+                body = rollout_body(moved)
+                transaction.set_rollback(True)
+            return Response(body)
+        return _shown(request, act(self.move, rollout=rollout, actor=actor, reason=reason))
 
 
 def act(move: Move, *, rollout: Rollout, actor: User, reason: str) -> Rollout:

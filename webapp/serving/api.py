@@ -1,7 +1,9 @@
 """REST: runtimes, deployments and serving configs."""
 
+from collections.abc import Callable
 from typing import Any
 
+from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -21,6 +23,7 @@ from webapp.core.api import (
     validate_only,
 )
 from webapp.core.errors import InvalidInput
+from webapp.jobs.models import Job
 from webapp.serving import services
 from webapp.serving.config_diff import diff_lines
 from webapp.serving.models import Runtime
@@ -132,7 +135,10 @@ class ModelPlacements(ApiView):
 
 
 class VersionDeploy(ApiView):
-    """Load a version on a runtime, beside those already there."""
+    """Load a version on a runtime, beside those already there.
+
+    With ?validate_only=true nothing is loaded: the answer says that it could be, or why not.
+    """
 
     write_action = Action.DEPLOY
 
@@ -142,30 +148,37 @@ class VersionDeploy(ApiView):
         if traffic not in ("", services.ALL):
             raise _wrong("traffic", 'Leave it out, or send "all".')
         version = version_get(name=name, number=number)
-        job = services.deployment_request(
-            version=version,
-            runtime=_runtime_in(body),
-            actor=actor_of(request),
-            traffic=traffic,
-            allow_unsplit=_flag(body, "allow_unsplit"),
+        runtime, allow_unsplit = _runtime_in(body), _flag(body, "allow_unsplit")
+        return _asked_or_tried(
+            request,
+            lambda: services.deployment_request(
+                version=version,
+                runtime=runtime,
+                actor=actor_of(request),
+                traffic=traffic,
+                allow_unsplit=allow_unsplit,
+            ),
         )
-        return operation_response(job)
 
 
 class VersionUndeploy(ApiView):
-    """Unload a version. Requests in flight are answered first."""
+    """Unload a version. Requests in flight are answered first. `validate_only` as for deploy."""
 
     write_action = Action.DEPLOY
 
     def post(self, request: Request, name: str, number: int) -> Response:
         body = _known_fields(request, {"runtime", "out_of_service"})
-        job = services.deployment_remove(
-            version=version_get(name=name, number=number),
-            runtime=_runtime_in(body),
-            actor=actor_of(request),
-            out_of_service=_flag(body, "out_of_service"),
+        version = version_get(name=name, number=number)
+        runtime, out_of_service = _runtime_in(body), _flag(body, "out_of_service")
+        return _asked_or_tried(
+            request,
+            lambda: services.deployment_remove(
+                version=version,
+                runtime=runtime,
+                actor=actor_of(request),
+                out_of_service=out_of_service,
+            ),
         )
-        return operation_response(job)
 
 
 class ServingConfigItem(ApiView):
@@ -193,6 +206,17 @@ class ServingConfigItem(ApiView):
             expected_revision=row.revision if row is not None else 0,
         )
         return operation_response(job)
+
+
+def _asked_or_tried(request: Request, ask: Callable[[], Job]) -> Response:
+    """The operation; for a dry run what it would be, with every row of it undone."""
+    if not validate_only(request):
+        return operation_response(ask())
+    with transaction.atomic():
+        job = ask()
+        body = {"kind": job.kind, "target": job.target, "parameters": job.parameters}
+        transaction.set_rollback(True)
+    return Response(body)
 
 
 def _preview_body(model: InferenceModel, values: dict[str, Any]) -> dict[str, Any]:

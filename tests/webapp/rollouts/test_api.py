@@ -4,6 +4,7 @@ import pytest
 
 from tests.webapp.rollouts.yard import QUICK, Yard
 from tests.world import assert_problem
+from webapp.audit.models import AuditEvent
 
 MODEL = "/api/v1/models/resnet50/rollouts"
 SLOW = [{"weight": 0.25, "hold_seconds": 500, "min_requests": 10_000}]
@@ -186,3 +187,29 @@ def test_evidence_and_comparison_tell_what_was_measured(yard: Yard, canary) -> N
     assert 0 <= errors["progress"] < 1
     for arm in ("stable", "canary"):
         assert body["comparison"]["step"][arm]["latency_ms"]["p99"] > 1
+
+
+@pytest.mark.parametrize("move", ["pause", "advance", "promote", "abort"])
+def test_a_dry_run_of_a_move_says_where_it_leads_and_moves_nothing(
+    yard: Yard, canary, move: str
+) -> None:
+    address = f"{MODEL}/{started(yard).json()['id']}"
+    yard.pass_seconds(3)
+    operator = yard.world.api_client("operator")
+    before, transitions = operator.get(address), operator.get(f"{address}/history").json()
+    assert before.json()["state"] == "PROGRESSING"
+    rows = AuditEvent.objects.count()
+    answer = operator.post(f"{address}:{move}?validate_only=true", {})
+    assert answer.status_code == 200, answer.content
+    would_be = answer.json()
+    assert (would_be["state"], would_be["step"]) != ("PROGRESSING", 0)
+    after = operator.get(address)
+    assert after["ETag"] == before["ETag"]
+    assert operator.get(f"{address}/history").json() == transitions
+    assert AuditEvent.objects.count() == rows
+
+
+def test_a_dry_run_of_a_move_that_is_not_open_says_why(yard: Yard, canary) -> None:
+    address = f"{MODEL}/{started(yard).json()['id']}"
+    answer = yard.world.api_client("operator").post(f"{address}:resume?validate_only=true", {})
+    assert_problem(answer, 409, "ROLLOUT_STATE")

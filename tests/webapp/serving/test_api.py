@@ -4,9 +4,11 @@ import pytest
 
 from tests.webapp.serving.steps import deploy, two_versions
 from tests.world import assert_problem
+from webapp.audit.models import AuditEvent
+from webapp.jobs.models import Job
 from webapp.runtime_client.connections import stand_in
 from webapp.runtime_client.fake import FakeRuntime
-from webapp.serving.models import Runtime
+from webapp.serving.models import Deployment, Runtime
 
 NEW = {"name": "edge", "http_address": "10.0.0.1:8000", "grpc_address": "10.0.0.1:8001"}
 
@@ -212,3 +214,25 @@ def test_problems_of_the_serving_config_point_at_the_setting(yard, operator):
     assert body["errors"][0]["pointer"] == "/instance_count"
     tag = {"If-Match": operator.get(URL)["ETag"]}
     assert_problem(operator.put(URL, {"colour": "red"}, headers=tag), 400, "INVALID_SERVING_CONFIG")
+
+
+def test_a_dry_run_of_a_deployment_loads_nothing_and_leaves_no_trace(yard, operator):
+    yard.publish(1)
+    answer = operator.post("/api/v1/models/echo/versions/1:deploy?validate_only=true", {})
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["target"] == "/api/v1/models/echo/versions/1"
+    assert answer.json()["parameters"]["runtime"] == "local"
+    assert not Job.objects.exists()
+    assert not Deployment.objects.exists()
+    assert not AuditEvent.objects.filter(action="deployment.request").exists()
+
+
+def test_a_dry_run_of_an_undeployment_leaves_the_version_where_it_is(yard, operator):
+    two_versions(yard)
+    jobs = Job.objects.count()
+    answer = operator.post("/api/v1/models/echo/versions/2:undeploy?validate_only=true", {})
+    assert answer.status_code == 200, answer.content
+    assert Job.objects.count() == jobs
+    assert Deployment.objects.get(version__number=2).wanted
+    refused = operator.post("/api/v1/models/echo/versions/1:undeploy?validate_only=true", {})
+    assert_problem(refused, 409, "VERSION_HAS_TRAFFIC")
