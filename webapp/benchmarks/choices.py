@@ -18,5 +18,5 @@ OPEN_STATES = frozenset({BenchmarkState.QUEUED, BenchmarkState.RUNNING})
 
 
 class BenchmarkProtocol(models.TextChoices):
-    GRPC = "grpc"
-    HTTP = "http"
+    GRPC = "grpc", "gRPC"
+    HTTP = "http", "HTTP"

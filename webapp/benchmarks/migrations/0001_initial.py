@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('id', models.CharField(default=webapp.benchmarks.models._new_id, editable=False, max_length=20, primary_key=True, serialize=False)),
-                ('protocol', models.CharField(choices=[('grpc', 'Grpc'), ('http', 'Http')], max_length=4)),
+                ('protocol', models.CharField(choices=[('grpc', 'gRPC'), ('http', 'HTTP')], max_length=4)),
                 ('state', models.CharField(choices=[('QUEUED', 'Queued'), ('RUNNING', 'Running'), ('SUCCEEDED', 'Succeeded'), ('UNSTABLE', 'Unstable'), ('FAILED', 'Failed'), ('CANCELLED', 'Cancelled')], default='QUEUED', max_length=10)),
                 ('concurrency', models.JSONField()),
                 ('window_seconds', models.FloatField()),
