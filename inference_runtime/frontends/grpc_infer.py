@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, Final
 
-from inference_runtime.errors import DeadlineExceeded, RuntimeFault
+from inference_runtime.errors import DeadlineExceeded, InvalidArgument, RuntimeFault
 from inference_runtime.frontends import grpc_reply
 from inference_runtime.frontends.grpc_messages import framed
 from inference_runtime.frontends.grpc_unary import UnaryMethod
@@ -19,6 +19,7 @@ from inference_runtime.frontends.h2_frames import (
     header_mark,
     pack_u32,
 )
+from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.hpack import literal
 from inference_runtime.protocol import compression, error_codec, grpc_answer
@@ -167,6 +168,9 @@ class InferMethod(UnaryMethod):
                 parts = grpc_answer.encode(head, request.id, answer, request.version)
         except RuntimeFault as fault:
             self._failed(stream, request, fault)
+            return
+        if sum(map(len, parts)) > INT32_MAX:
+            self._failed(stream, request, InvalidArgument("the response exceeds 2147483647 bytes"))
             return
         headers = grpc_reply.infer_headers(answer.head.model_version, request.arm)
         if self._context.compression_level and "gzip" in stream.head.accepts:

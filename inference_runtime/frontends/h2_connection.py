@@ -104,9 +104,14 @@ class H2Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
+        # A peer that does not read is not read either, or its requests would pile up answers.
         self.output.pause()
+        if not self.closing:
+            self.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        if not self.closing:
+            self.transport.resume_reading()
         self.output.resume()
 
     def data_received(self, data: bytes) -> None:
@@ -137,7 +142,12 @@ class H2Connection(asyncio.Protocol):
 
     def has_room(self) -> bool:
         """Whether one more stream may be opened. Requests that go on without theirs count as well."""
-        return not self.leaving and len(self.streams) + self.orphans < self.limits.max_streams
+        limits = self.limits
+        return (
+            len(self.streams) + self.orphans < limits.max_streams
+            and self.output.unsent < limits.unsent
+            and not self.leaving
+        )
 
     def ended_early(self, stream_id: int) -> bool:
         """Whether we ended the stream when the peer could not know yet."""

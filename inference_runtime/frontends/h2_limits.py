@@ -18,6 +18,7 @@ class H2Limits:
     header_block_size: int = 65536  # as it travels, CONTINUATION frames included
     header_list_size: int = 32768  # as RFC 7541 counts it
     write_high_water: int = 1 << 20  # unsent bytes after which answers wait in their streams
+    unsent: int = 256 << 20  # bytes of answers waiting after which no more streams are taken
     control_burst: float = 1000.0  # PING, SETTINGS, PRIORITY, empty and senseless frames
     control_rate: float = 500.0  # … per second, for ever
     reset_burst: float = 2000.0

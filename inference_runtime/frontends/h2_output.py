@@ -38,6 +38,7 @@ class H2Output:
         "paused",
         "progress",
         "table_update",
+        "unsent",
         "window",
     )
 
@@ -48,6 +49,7 @@ class H2Output:
         self.initial_window = DEFAULT_WINDOW
         self.frame_size = DEFAULT_FRAME_SIZE
         self.paused = False
+        self.unsent = 0  # bytes waiting in all streams
         self.progress = 0  # grows with everything that had to wait and got out
         self.table_update = b""  # owed to a peer that shrank its header table
         self.clear = True
@@ -75,6 +77,7 @@ class H2Output:
             parts = (b"".join(parts),)
         was_idle = not stream.out
         stream.out.extend(memoryview(part) for part in parts if len(part))
+        self.unsent += sum(map(len, parts))
         if was_idle:
             self._start(stream)
 
@@ -89,6 +92,7 @@ class H2Output:
 
     def forget(self, stream: H2Stream) -> None:
         if stream.out:
+            self.unsent -= self.queued_bytes(stream)
             stream.out.clear()
         if stream in self._blocked:
             self._blocked.remove(stream)
@@ -163,6 +167,7 @@ class H2Output:
             out.appendleft(part[room:])
             part = part[:room]
         self.progress += 1
+        self.unsent -= len(part)
         self.window -= len(part)
         stream.send_window -= len(part)
         self._connection.write_pair(header(len(part), DATA, 0, stream.id), part)

@@ -73,6 +73,8 @@ class FrameReader:
                 else:
                     self._uncommon(kind, flags, stream_id & h2.STREAM_MAX, data[start:stop])
             except StreamFault as fault:
+                # Provoking resets is as cheap for the peer as sending them, and costs us the same.
+                connection.reset_guard.spend()
                 connection.reset(fault.stream_id, fault.code)
         return position
 
@@ -131,7 +133,6 @@ class FrameReader:
         self.last_stream = stream_id
         connection = self._connection
         if not connection.has_room():
-            connection.reset_guard.spend()
             raise StreamFault(h2.REFUSED_STREAM, stream_id)
         if head.malformed:
             raise StreamFault(h2.PROTOCOL_ERROR, stream_id)

@@ -13,7 +13,7 @@ class HttpTimeouts:
 
     head: float = 30.0  # from a head's first byte to its last, however they dribble
     body: float = 60.0  # without a byte of a body that is not complete
-    idle: float = 600.0  # between requests
+    idle: float = 7200.0  # between requests; stock clients keep connections and expect them to last
     unread: float = 60.0  # the client takes nothing of its answer
     closing: float = 10.0  # until a connection that we closed is gone
 

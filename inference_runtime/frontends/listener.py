@@ -95,9 +95,9 @@ class Listener:
             await self._server.wait_closed()
 
     def _tick(self) -> None:
+        self._ticker = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
         for connection in list(self.connections):
             connection.watch(_TICK_S)
-        self._ticker = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
 def _refusal(error: OSError, host: str, port: int) -> Unavailable:

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import struct
 import time
+from typing import Any
 
 import hpack
 from hyperframe.frame import (
@@ -49,7 +50,7 @@ class RawH2:
         self.encoder = hpack.Encoder()
         self.decoder = hpack.Decoder()
         self.buffer = b""
-        self.frames = []
+        self.frames: list[Frame] = []
         self.next_stream = 1
         if start:
             first = SettingsFrame(0, settings=settings or {}).serialize()
@@ -139,6 +140,9 @@ class RawH2:
     def alive(self):
         self.ping()
         return not self.count(GoAwayFrame)
+
+    def all(self, kind: Any) -> list[Any]:
+        return [found for found in self.frames if isinstance(found, kind)]
 
     def count(self, kind):
         return sum(isinstance(found, kind) for found in self.frames)

@@ -164,7 +164,7 @@ def test_unfinished_requests_share_one_budget(client, tight):
         client.data(stream, b"\0" + struct.pack(">I", 190_000), end=False)
     piece = bytes(16384)
     sent = {first: 5, second: 5}
-    answered = set()
+    answered: set[int] = set()
     while not answered and min(sent.values()) < 190_000:
         for stream in (first, second):
             # Only as much as the windows allow: the stream's is replenished as data is taken.
@@ -286,6 +286,53 @@ def test_a_stream_that_is_not_read_is_not_served_without_bound():
         assert client.status(stream) == "0"
         answers = client.body(stream)
         assert len(answers) > sent * 0.9
+
+
+def test_a_peer_that_asks_without_reading_is_not_read_any_more():
+    with serving() as served, closing(served.connect_grpc()) as sock:
+        client = RawH2(sock, settings={4: 1 << 30})
+        client.send(WindowUpdateFrame(0, window_increment=1 << 30).serialize())
+        assert client.call() == "0"  # now the table knows the headers
+        block = client.encoder.encode(client.headers())
+        sock.settimeout(1)
+
+        def pour():
+            for start in range(1, 400_000, 500):
+                requests = [
+                    frame(1, 4, 2 * number + 1, block) + frame(0, 1, 2 * number + 1, message())
+                    for number in range(start, start + 500)
+                ]
+                sock.sendall(b"".join(requests))
+
+        with pytest.raises(TimeoutError):
+            pour()
+        (connection,) = served.call(lambda: list(served.grpc.connections))
+        assert served.call(connection.transport.get_write_buffer_size) < 4 << 20
+
+
+def test_answers_that_wait_are_bounded():
+    limits = H2Limits(unsent=100_000)
+    with serving(grpc=GrpcOptions(limits=limits)) as served, closing(served.connect_grpc()) as sock:
+        client = RawH2(sock, settings={4: 0})
+        for _ in range(3):
+            client.data(client.open(), message(elements=10_000))
+        assert client.call() == f"reset {REFUSED}"
+        client.send(SettingsFrame(0, settings={4: 1 << 20}).serialize())
+        client.send(WindowUpdateFrame(0, window_increment=1 << 20).serialize())
+        assert client.status(5) == "0"
+        assert client.call() == "0"
+
+
+def test_a_flood_of_provoked_resets_ends_the_connection(client):
+    assert client.call() == "0"  # now the table knows the headers
+    block = client.encoder.encode(client.headers())
+    client.send(
+        b"".join(
+            frame(1, 4, 2 * number + 1, block) + frame(8, 0, 2 * number + 1, b"\0\0\0\0")
+            for number in range(1, 200)
+        )
+    )
+    assert client.goaway() == CALM
 
 
 def test_connections_above_the_limit_are_closed(tight):

@@ -2,6 +2,7 @@
 
 import struct
 from contextlib import closing
+from typing import Any
 
 import pytest
 from hyperframe.frame import (
@@ -164,7 +165,7 @@ def test_headers_on_a_finished_stream_end_the_connection(raw):
     assert client.goaway() == CLOSED
 
 
-MALFORMED = {
+MALFORMED: dict[str, dict[str, Any]] = {
     "no method": {"drop": (":method",)},
     "no scheme": {"drop": (":scheme",)},
     "no path": {"drop": (":path",)},

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import grpc
 import uvloop
 
 from inference_runtime.frontends.grpc_server import GrpcOptions, serve_grpc
@@ -122,3 +123,8 @@ def http_infer(model: str = "ident", elements: int = 4) -> bytes:
         f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + 4 * elements}\r\n\r\n"
     )
     return start.encode() + head + bytes(4 * elements)
+
+
+def unary(channel: grpc.Channel, path: str) -> Any:
+    """A call of bytes to bytes."""
+    return channel.unary_unary(path)

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from typing import Any
 
 import grpc
 import numpy as np
@@ -12,6 +13,7 @@ from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
 from inference_runtime.protocol import byte_strings
+from tests.inference_runtime.frontends.serving import unary
 
 A = np.arange(16, dtype=np.int32).reshape(1, 16)
 B = np.full((1, 16), 3, np.int32)
@@ -188,7 +190,7 @@ def test_many_threads_share_one_channel(client):
 
 
 def stream(client, **options):
-    answers = queue.Queue()
+    answers: queue.Queue[Any] = queue.Queue()
     client.start_stream(lambda result, error: answers.put((result, error)), **options)
     return answers
 
@@ -268,7 +270,7 @@ def test_large_messages_go_through_a_stream(client):
 
 
 def test_a_cancelled_call_reaches_the_core(client, served):
-    done = queue.Queue()
+    done: queue.Queue[Any] = queue.Queue()
     call = client.async_infer(
         "held",
         inputs(INPUT0=np.zeros((1, 1), np.float32)),
@@ -316,7 +318,7 @@ async def test_the_asyncio_client_passes_the_same_calls(served):
 def test_initial_metadata_names_version_and_arm(served):
     served.core.arm = "canary"
     with grpc.insecure_channel(served.grpc_address) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
         request = inference_message("simple")
         for _ in range(2):
             _, about = call.with_call(request, timeout=20)
@@ -327,7 +329,7 @@ def test_initial_metadata_names_version_and_arm(served):
 def test_the_traffic_unit_comes_from_the_metadata_the_core_names(served):
     served.core.unit = "x-user"
     with grpc.insecure_channel(served.grpc_address) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
         call(inference_message("simple"), metadata=(("x-user", "ann"),), timeout=20)
         assert served.core.seen[-1].traffic_unit == "ann"
         call(inference_message("simple"), timeout=20)
@@ -343,7 +345,7 @@ def test_typed_strings_go_through_however_many(served, elements, mixed):
     texts = [b"x" * (number % 5 if mixed else 4) for number in range(elements)]
     entry.contents.bytes_contents.extend(texts)
     with grpc.insecure_channel(served.grpc_address) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
         answer = pb.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=60))
         assert answer.id == "7"
         assert byte_strings.unpack(answer.raw_output_contents[0]) == texts
@@ -374,7 +376,7 @@ def inference_message(model):
 def test_what_can_not_be_read_or_served_has_its_status(served, path, status):
     with grpc.insecure_channel(served.grpc_address) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(path)(b"\xff\xff", timeout=20)
+            unary(channel, path)(b"\xff\xff", timeout=20)
         assert caught.value.code() is status
         assert caught.value.details()
 
@@ -384,5 +386,5 @@ def test_what_can_not_be_read_or_served_has_its_status(served, path, status):
 def test_the_health_service_answers_for_the_whole_server(served, ready, service):
     served.core.is_ready = ready
     with grpc.insecure_channel(served.grpc_address) as channel:
-        answer = channel.unary_unary("/grpc.health.v1.Health/Check")(service, timeout=20)
+        answer = unary(channel, "/grpc.health.v1.Health/Check")(service, timeout=20)
     assert answer == (b"\x08\x01" if ready else b"\x08\x02")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from inference_runtime import pb
+from tests.inference_runtime.frontends.serving import unary
 
 PATH = "/inference.GRPCInferenceService/ModelInfer"
 
@@ -32,7 +33,7 @@ def test_hundreds_of_calls_at_a_time_get_their_own_answers(served):
             wrong.append(sent.id)
 
     with grpc.insecure_channel(served.grpc_address) as channel:
-        call = channel.unary_unary(PATH)
+        call = unary(channel, PATH)
         for start in range(0, 2000, 200):
             sent = [request("ident", start + step) for step in range(200)]
             futures = [call.future(one.SerializeToString(), timeout=60) for one in sent]
@@ -55,7 +56,7 @@ def test_calls_cancelled_at_any_moment_leave_nothing_behind(served):
     releaser = threading.Thread(target=release)
     releaser.start()
     with grpc.insecure_channel(served.grpc_address) as channel:
-        call = channel.unary_unary(PATH)
+        call = unary(channel, PATH)
         for _ in range(20):
             futures = [
                 call.future(
@@ -72,7 +73,7 @@ def test_calls_cancelled_at_any_moment_leave_nothing_behind(served):
                     outcomes["answered"] += 1
                 except (grpc.RpcError, grpc.FutureCancelledError):
                     outcomes["cancelled"] += 1
-        live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        live = unary(channel, "/inference.GRPCInferenceService/ServerLive")
         assert live(b"", timeout=20) == b"\x08\x01"
         stop.set()
         releaser.join()

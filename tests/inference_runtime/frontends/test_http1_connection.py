@@ -13,7 +13,7 @@ from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.memory_budget import MemoryBudget
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """Remembers what was written and what was asked of it."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Transport:
     def write_eof(self):
         self.ended = True
 
-    def set_write_buffer_limits(self, high):
+    def set_write_buffer_limits(self, high=None, low=None):
         pass
 
     def get_write_buffer_size(self):

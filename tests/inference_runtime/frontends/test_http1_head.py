@@ -120,7 +120,7 @@ def test_any_bytes_are_refused_or_read_as_llhttp_reads_them(pieces):
         return
 
     class Seen:
-        fields = []
+        fields: list[tuple[str, str]] = []
 
         def on_header(self, name, value):
             self.fields = [*self.fields, (name.lower().decode("latin-1"), value.decode("latin-1"))]

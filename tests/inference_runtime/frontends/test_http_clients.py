@@ -89,7 +89,7 @@ def test_any_bytes_go_through_in_binary_form(client):
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_nan_and_infinities_go_through(client, binary):
-    array = np.float32([[np.nan, np.inf, -np.inf, 1.5]])
+    array = np.array([[np.nan, np.inf, -np.inf, 1.5]], np.float32)
     asked = [sync_client.InferRequestedOutput("OUTPUT0", binary_data=binary)]
     answer = client.infer("ident", inputs(INPUT0=array), outputs=asked)
     np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)

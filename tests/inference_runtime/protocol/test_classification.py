@@ -15,38 +15,48 @@ def top(values, shape, count, *, datatype="FP32", labels=(), batching=True):
 
 
 def test_gives_the_largest_values_with_their_places():
-    assert top(np.float32([0.5, 2, 1]), (1, 3), 2) == ((1, 2), ["2.000000:1", "1.000000:2"])
+    assert top(np.array([0.5, 2, 1], np.float32), (1, 3), 2) == (
+        (1, 2),
+        ["2.000000:1", "1.000000:2"],
+    )
 
 
 def test_adds_labels_where_there_are_some():
-    assert top(np.float32([1, 2]), (1, 2), 2, labels=("cat", "")) == (
+    assert top(np.array([1, 2], np.float32), (1, 2), 2, labels=("cat", "")) == (
         (1, 2),
         ["2.000000:1", "1.000000:0:cat"],
     )
 
 
 def test_counts_places_within_one_item_of_the_batch():
-    shape, texts = top(np.int32([1, 5, 7, 3]), (2, 2), 1, datatype="INT32")
+    shape, texts = top(np.array([1, 5, 7, 3], np.int32), (2, 2), 1, datatype="INT32")
     assert (shape, texts) == ((2, 1), ["5:1", "7:0"])
 
 
 def test_flattens_the_rest_of_the_shape():
-    assert top(np.int64([1, 2, 3, 9]), (1, 2, 2), 1, datatype="INT64") == ((1, 1), ["9:3"])
+    assert top(np.array([1, 2, 3, 9], np.int64), (1, 2, 2), 1, datatype="INT64") == (
+        (1, 1),
+        ["9:3"],
+    )
 
 
 def test_without_a_batch_dimension_the_shape_is_the_count():
-    assert top(np.float64([1, 2]), (2,), 5, datatype="FP64", batching=False) == (
+    assert top(np.array([1, 2], np.float64), (2,), 5, datatype="FP64", batching=False) == (
         (2,),
         ["2.000000:1", "1.000000:0"],
     )
 
 
 def test_of_equal_values_the_first_comes_first():
-    assert top(np.float32([1, 1, 1]), (1, 3), 3)[1] == ["1.000000:0", "1.000000:1", "1.000000:2"]
+    assert top(np.array([1, 1, 1], np.float32), (1, 3), 3)[1] == [
+        "1.000000:0",
+        "1.000000:1",
+        "1.000000:2",
+    ]
 
 
 def test_unsigned_values_are_ordered_as_unsigned():
-    values = np.uint64([1, 2**64 - 1, 5])
+    values = np.array([1, 2**64 - 1, 5], np.uint64)
     assert top(values, (1, 3), 1, datatype="UINT64")[1] == [f"{2**64 - 1}:1"]
 
 
@@ -65,4 +75,4 @@ def test_too_many_elements_are_refused():
 
 
 def test_an_empty_batch_has_no_classes():
-    assert top(np.float32([]), (0, 4), 2) == ((0, 0), [])
+    assert top(np.array([], np.float32), (0, 4), 2) == ((0, 0), [])

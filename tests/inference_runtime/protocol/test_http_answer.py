@@ -22,7 +22,7 @@ VERSION = SimpleNamespace(labels={"O": ("cat", "dog")}, config=SimpleNamespace(b
 class Case:
     datatype: str = "INT32"
     shape: tuple[int, ...] = (1, 2)
-    data: bytes = field(default_factory=lambda: np.int32([3, 4]).tobytes())
+    data: bytes = field(default_factory=lambda: np.array([3, 4], np.int32).tobytes())
 
     def encode(self, *outputs, id_="", binary_default=False):
         request = RequestHead("m", "", (), tuple(outputs), binary_default=binary_default)

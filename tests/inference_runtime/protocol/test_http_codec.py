@@ -34,7 +34,7 @@ def refusal(document):
 def test_reads_head_and_data():
     infer = read({"id": "7", **request()})
     assert infer.id == "7"
-    assert infer.sources == [np.int32([1, 2]).tobytes()]
+    assert infer.sources == [np.array([1, 2], np.int32).tobytes()]
     (tensor,) = infer.head.inputs
     assert (tensor.name, tensor.datatype, tensor.shape) == ("A", "INT32", (1, 2))
     assert (infer.head.model_name, infer.head.version, infer.head.outputs) == ("m", "", ())

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,9 +56,9 @@ def test_doubles_come_back(values):
 
 
 def test_a_float_is_printed_as_the_double_it_widens_to():
-    assert json_tensors.encode("OUT", BY_WIRE["FP32"], np.float32([0.1, 2]).tobytes()) == (
-        b"[0.10000000149011612,2.0]"
-    )
+    assert json_tensors.encode(
+        "OUT", BY_WIRE["FP32"], np.array([0.1, 2], np.float32).tobytes()
+    ) == (b"[0.10000000149011612,2.0]")
 
 
 @pytest.mark.parametrize("value", [1e39, -1e39, 10**400])
@@ -67,7 +68,7 @@ def test_a_number_too_large_for_a_float_is_refused(value):
 
 
 def test_integers_are_numbers_too():
-    assert decode("FP32", [1, 2.5]) == np.float32([1, 2.5]).tobytes()
+    assert decode("FP32", [1, 2.5]) == np.array([1, 2.5], np.float32).tobytes()
 
 
 @given(st.lists(st.booleans(), max_size=20))
@@ -93,18 +94,18 @@ def test_bytes_that_are_no_text_can_not_be_sent_as_json():
     [[1, 2, 3, 4], [[1, 2], [3, 4]], [[[1], [2]], [3, 4]], [1, [2, [3]], 4], [[1, 2, 3, 4], []]],
 )
 def test_any_nesting_is_flattened_in_order(nested):
-    assert decode("INT32", nested, 4) == np.int32([1, 2, 3, 4]).tobytes()
+    assert decode("INT32", nested, 4) == np.array([1, 2, 3, 4], np.int32).tobytes()
 
 
 def nest(depth):
-    data = [1]
+    data: list[Any] = [1]
     for _ in range(depth - 1):
         data = [data]
     return data
 
 
 def test_fifty_levels_are_fine_and_a_hundred_are_not():
-    assert decode("INT32", nest(50), 1) == np.int32([1]).tobytes()
+    assert decode("INT32", nest(50), 1) == np.array([1], np.int32).tobytes()
     with pytest.raises(
         InvalidArgument, match=r"JSON nesting depth exceeds maximum allowed limit \(100\)"
     ):

@@ -2,7 +2,7 @@ from inference_runtime.protocol.memo import Memo
 
 
 def test_a_full_memo_forgets_everything():
-    memo = Memo(limit_count=2)
+    memo: Memo[str, int] = Memo(limit_count=2)
     get = memo.get
     memo.put("a", 1)
     memo.put("b", 2)
@@ -12,13 +12,13 @@ def test_a_full_memo_forgets_everything():
 
 
 def test_bytes_are_bounded_as_well():
-    memo = Memo(limit_count=100, limit_bytes=10)
+    memo: Memo[str, int] = Memo(limit_count=100, limit_bytes=10)
     memo.put("a", 1, 6)
     memo.put("b", 2, 6)
     assert (memo.get("a"), memo.get("b"), len(memo)) == (None, 2, 1)
 
 
 def test_what_is_larger_than_the_memo_is_not_kept():
-    memo = Memo(limit_count=100, limit_bytes=10)
+    memo: Memo[str, int] = Memo(limit_count=100, limit_bytes=10)
     memo.put("a", 1, 11)
     assert len(memo) == 0
