@@ -30,6 +30,10 @@ def test_models_are_registered_listed_filtered_and_described(world: World) -> No
     )
     assert patched.json()["description"] == "Sentences"
     assert_problem(api.patch("/api/v1/models/bert", {}), 428, "IF_MATCH_REQUIRED")
+    renamed = api.patch(
+        "/api/v1/models/bert", {"name": "bart"}, headers={"If-Match": patched["ETag"]}
+    )
+    assert_problem(renamed, 400, "UNKNOWN_FIELD")
     change = AuditEvent.objects.get(action="model.update")
     assert (change.before, change.after) == ({"description": ""}, {"description": "Sentences"})
 
@@ -144,3 +148,32 @@ def test_an_unknown_model_or_a_missing_file_is_named(publishing: Publishing) -> 
     api.post("/api/v1/models", {"name": "m"})
     empty = api.post("/api/v1/models/m/versions", {"note": "x"}, format="multipart")
     assert "curl" in assert_problem(empty, 400, "FILE_MISSING")["help"]
+
+
+def test_dry_runs_say_what_would_be_and_change_nothing(publishing: Publishing) -> None:
+    publishing.upload("m", MODEL)
+    api = publishing.world.api_client()
+    model, version = "/api/v1/models/m", "/api/v1/models/m/versions/1"
+    match = {"If-Match": "*"}
+    rows = AuditEvent.objects.count()
+    archived = api.post(f"{version}:archive?validate_only=true")
+    assert archived.json()["state"] == "ARCHIVED"
+    noted = api.patch(f"{version}?validate_only=true", {"note": "keeper"}, headers=match)
+    assert noted.json()["note"] == "keeper"
+    checked = api.post(f"{version}:validate?validate_only=true")
+    assert (checked.status_code, checked.json()["kind"]) == (200, "inspect_version")
+    named = api.put(f"{model}/aliases/champion?validate_only=true", {"version": 1})
+    assert (named.json()["alias"], named.json()["version"]) == ("champion", 1)
+    switched = api.post(f"{model}/stages/production:set?validate_only=true", {"version": 1})
+    assert switched.json()["to_version"] == 1
+    nowhere = api.post(f"{model}/stages/nowhere:set?validate_only=true", {"version": 1})
+    assert_problem(nowhere, 400, "NO_SUCH_STAGE")
+    deleted = api.delete(f"{model}?validate_only=true", headers=match)
+    assert deleted.json() == {"name": "m", "versions": [1]}
+
+    body = api.get(version).json()
+    assert (body["state"], body["note"]) == ("READY", "")
+    assert api.get(f"{model}/aliases").json()["items"] == []
+    assert api.get(model).json()["stages"]["production"] is None
+    assert publishing.published() == ["m/1/model.onnx"]
+    assert AuditEvent.objects.count() == rows

@@ -7,7 +7,12 @@ from webapp.accounts.permissions import Action, actor_of
 from webapp.catalog.models import InferenceModel
 from webapp.catalog.selectors import model_get, model_list
 from webapp.catalog.serializers import model_body
-from webapp.catalog.services import model_delete, model_register, model_update
+from webapp.catalog.services import (
+    model_delete,
+    model_delete_check,
+    model_register,
+    model_update,
+)
 from webapp.core.api import (
     ApiView,
     body_of,
@@ -18,6 +23,7 @@ from webapp.core.api import (
     page,
     validate_only,
 )
+from webapp.core.errors import InvalidInput
 from webapp.uploads.fields import text_field
 from webapp.uploads.names import name_check
 
@@ -59,6 +65,12 @@ class ModelDetail(ApiView):
     def patch(self, request: Request, name: str) -> Response:
         model = self._for_write(request, name)
         body = body_of(request)
+        if unknown := sorted(set(body) - {"description"}):
+            raise InvalidInput(
+                f"{unknown[0]} of a model cannot be changed; only its description can.",
+                reason="UNKNOWN_FIELD",
+                errors=[{"pointer": f"/{unknown[0]}", "detail": "cannot be changed"}],
+            )
         if "description" in body and not validate_only(request):
             model_update(
                 model=model,
@@ -68,8 +80,14 @@ class ModelDetail(ApiView):
         return etag_response(request, model, model_body(model))
 
     def delete(self, request: Request, name: str) -> Response:
-        """The model with all versions and files; refused while one is deployed."""
+        """The model with all versions and files; refused while one is deployed.
+
+        With ?validate_only=true nothing goes: the answer names the versions that would.
+        """
         model = self._for_write(request, name)
+        if validate_only(request):
+            numbers = model_delete_check(model=model, actor=actor_of(request))
+            return Response({"name": model.name, "versions": numbers})
         model_delete(model=model, actor=actor_of(request))
         return Response(status=204)
 

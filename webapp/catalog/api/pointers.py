@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
+from webapp.catalog.api.dry_run import tried
 from webapp.catalog.choices import Stage
 from webapp.catalog.models import Alias
 from webapp.catalog.selectors import (
@@ -51,12 +52,20 @@ class AliasDetail(ApiView):
         if known is not None:
             check_if_match(request, known)
         version = version_get(name=name, number=whole_field(body_of(request), "version"))
-        row = alias_set(model=model, name=alias, version=version, actor=actor_of(request))
+        actor = actor_of(request)
+        if validate_only(request):
+            return tried(
+                lambda: alias_body(alias_set(model=model, name=alias, version=version, actor=actor))
+            )
+        row = alias_set(model=model, name=alias, version=version, actor=actor)
         return etag_response(request, row, alias_body(row), status=200 if known else 201)
 
     def delete(self, request: Request, name: str, alias: str) -> Response:
         model = model_get(name=name)
-        check_if_match(request, alias_get(model=model, name=alias))
+        row = alias_get(model=model, name=alias)
+        check_if_match(request, row)
+        if validate_only(request):
+            return Response(alias_body(row))
         alias_delete(model=model, name=alias, actor=actor_of(request))
         return Response(status=204)
 
@@ -77,17 +86,21 @@ class StageSet(ApiView):
         model = model_get(name=name)
         body = body_of(request)
         version = version_get(name=name, number=whole_field(body, "version"))
-        if validate_only(request):
-            return Response({"model": name, "stage": stage, "version": version.number})
-        promotion = stage_switch(
-            model=model,
-            stage=stage,
-            version=version,
-            actor=actor_of(request),
-            reason=text_field(body, "reason"),
-            expected=_expected(body),
-        )
-        return Response(promotion_body(promotion))
+        actor, reason, expected = actor_of(request), text_field(body, "reason"), _expected(body)
+
+        def switched() -> dict[str, Any]:
+            return promotion_body(
+                stage_switch(
+                    model=model,
+                    stage=stage,
+                    version=version,
+                    actor=actor,
+                    reason=reason,
+                    expected=expected,
+                )
+            )
+
+        return tried(switched) if validate_only(request) else Response(switched())
 
 
 class PromotionList(ApiView):

@@ -1,10 +1,13 @@
 """`/models/{name}/versions`: list, one-shot upload, read, note, archive, restore, check again."""
 
+from typing import Any
+
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
+from webapp.catalog.api.dry_run import tried
 from webapp.catalog.selectors import model_get, version_get, version_list
 from webapp.catalog.serializers import version_body
 from webapp.catalog.services import (
@@ -22,6 +25,7 @@ from webapp.core.api import (
     filtered,
     operation_response,
     page,
+    validate_only,
 )
 from webapp.core.errors import InvalidInput
 from webapp.jobs.models import Job
@@ -74,7 +78,12 @@ class VersionDetail(ApiView):
                 reason="VERSION_IMMUTABLE",
                 help_text="Upload a new version instead.",
             )
-        version_update(version=version, note=text_field(body, "note"), actor=actor_of(request))
+        note, actor = text_field(body, "note"), actor_of(request)
+        if validate_only(request):
+            return tried(
+                lambda: version_body(version_update(version=version, note=note, actor=actor))
+            )
+        version_update(version=version, note=note, actor=actor)
         return etag_response(request, version, version_body(version))
 
 
@@ -84,7 +93,10 @@ class VersionArchive(ApiView):
     def post(self, request: Request, name: str, number: int) -> Response:
         version = version_get(name=name, number=number)
         check_if_match(request, version)
-        version_archive(version=version, actor=actor_of(request))
+        actor = actor_of(request)
+        if validate_only(request):
+            return tried(lambda: version_body(version_archive(version=version, actor=actor)))
+        version_archive(version=version, actor=actor)
         return etag_response(request, version, version_body(version))
 
 
@@ -94,7 +106,10 @@ class VersionRestore(ApiView):
     def post(self, request: Request, name: str, number: int) -> Response:
         version = version_get(name=name, number=number)
         check_if_match(request, version)
-        version_restore(version=version, actor=actor_of(request))
+        actor = actor_of(request)
+        if validate_only(request):
+            return tried(lambda: version_body(version_restore(version=version, actor=actor)))
+        version_restore(version=version, actor=actor)
         return etag_response(request, version, version_body(version))
 
 
@@ -103,7 +118,11 @@ class VersionValidate(ApiView):
 
     def post(self, request: Request, name: str, number: int) -> Response:
         """Runs all checks again on the published files."""
-        job: Job = version_recheck(
-            version=version_get(name=name, number=number), actor=actor_of(request)
-        )
-        return operation_response(job)
+        version, actor = version_get(name=name, number=number), actor_of(request)
+        if validate_only(request):
+            return tried(lambda: _asked(version_recheck(version=version, actor=actor)))
+        return operation_response(version_recheck(version=version, actor=actor))
+
+
+def _asked(job: Job) -> dict[str, Any]:
+    return {"kind": job.kind, "target": job.target}

@@ -60,6 +60,14 @@ def model_update(*, model: InferenceModel, actor: User, description: str) -> Inf
     return model
 
 
+def model_delete_check(*, model: InferenceModel, actor: User) -> list[int]:
+    """The versions that would be deleted with the model, or why it cannot be deleted now."""
+    require(actor=actor, action=Action.MANAGE_MODELS)
+    _refuse_in_use(model)
+    numbers = ModelVersion.objects.filter(model=model).order_by("number")
+    return list(numbers.values_list("number", flat=True))
+
+
 def model_delete(*, model: InferenceModel, actor: User) -> None:
     """The model, its versions and their files. Refused while anything of it is deployed or checked."""
     require(actor=actor, action=Action.MANAGE_MODELS)
