@@ -98,6 +98,7 @@ class ModelLifecycle:
         polled = await self._polling(name, lambda: self._repository.poll(name, override))
         applied = self._registry.applied(name)
         if applied is not None and override is None and _unmodified(applied, polled):
+            self._registry.forgive(name, applied.versions)
             return applied
         if not polled.versions:
             raise InvalidArgument(

@@ -54,7 +54,8 @@ class RepositoryPoller:
         gone = [
             name
             for name in self._registry.names()
-            if name not in found and self._registry.serving(name)
+            if name not in found
+            and (self._registry.serving(name) or self._registry.has_failures(name))
         ]
         for name in self._tried.keys() - found.keys():
             del self._tried[name]

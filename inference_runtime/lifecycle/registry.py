@@ -4,7 +4,7 @@ Event loop only. What serves is replaced in one step (`publish`), after which `o
 router; between two loop turns nobody can see half a switch.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from inference_runtime.errors import InvalidArgument, NotFound, RuntimeFault, Unavailable
@@ -94,6 +94,10 @@ class ModelRegistry:
             if loaded is not None
         ]
 
+    def has_failures(self, name: str) -> bool:
+        record = self._models.get(name)
+        return record is not None and any(map(_failed, record.versions.values()))
+
     # Writing
 
     def begin_load(self, name: str, numbers: Iterable[int]) -> None:
@@ -108,6 +112,12 @@ class ModelRegistry:
         version = self._models[name].versions[number]
         if version.state is not ModelState.READY:
             _move(version, ModelState.UNAVAILABLE, reason)
+
+    def forgive(self, name: str, wanted: Container[int]) -> None:
+        """Versions that nobody wants any more, and that once did not load, keep nobody from being ready."""
+        record = self._models.get(name)
+        if record is not None:
+            _forgive(record, wanted)
 
     def publish(
         self, name: str, versions: Mapping[int, LoadedVersion], applied: PolledModel
@@ -125,6 +135,7 @@ class ModelRegistry:
             version.loaded = loaded
         for number in record.serving().keys() - versions.keys():
             self._leave(record.versions[number])
+        _forgive(record, versions)
         record.applied = applied
         self.on_change(name)
         return left
@@ -137,6 +148,7 @@ class ModelRegistry:
         left = list(record.serving().values())
         for loaded in left:
             self._leave(record.versions[loaded.number])
+        _forgive(record, ())
         record.applied = None
         self.on_change(name)
         return left
@@ -163,6 +175,16 @@ def _move(version: VersionRecord, state: ModelState, reason: str = "") -> None:
         raise RuntimeError(f"{version.state} can not become {state}")
     version.state = state
     version.reason = reason
+
+
+def _failed(version: VersionRecord) -> bool:
+    return version.state is ModelState.UNAVAILABLE and version.reason != UNLOADED
+
+
+def _forgive(record: ModelRecord, wanted: Container[int]) -> None:
+    for number, version in record.versions.items():
+        if number not in wanted and _failed(version):
+            _move(version, ModelState.UNAVAILABLE, UNLOADED)
 
 
 def _one(record: ModelRecord, text: str) -> LoadedVersion:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -168,6 +169,37 @@ async def test_a_reload_that_fails_leaves_what_served(tmp_path):
         write_model(tmp_path, "m", add_constant(5), config="")
         await world.load("m")
         assert await answer_of(world) == 5
+
+
+async def test_an_unload_of_what_did_not_load_makes_the_server_ready_again(tmp_path):
+    write_model(tmp_path, "m", add_constant(1))
+    (tmp_path / "m/1/model.onnx").write_bytes(b"broken")
+    async with core_world(tmp_path) as world:
+        with pytest.raises(InvalidArgument):
+            await world.load("m")
+        assert not world.core.ready()
+        await world.unload("m")
+        assert world.core.ready()
+        assert world.states("m") == {"1": ("UNAVAILABLE", "unloaded")}
+
+
+@pytest.mark.parametrize("config", [None, "version_policy { specific { versions: [1] } }"])
+async def test_a_version_that_did_not_load_and_is_wanted_no_more_does_not_count(tmp_path, config):
+    write_model(tmp_path, "m", add_constant(1), config=ALL)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        write_model(tmp_path, "m", add_constant(2), version=2)
+        (tmp_path / "m/2/model.onnx").write_bytes(b"broken")
+        with pytest.raises(InvalidArgument, match="version 2 is at UNAVAILABLE state"):
+            await world.load("m")
+        assert not world.core.ready()
+        if config is None:
+            shutil.rmtree(tmp_path / "m/2")
+        else:
+            (tmp_path / "m/config.pbtxt").write_text(config)
+        await world.load("m")
+        assert world.core.ready()
+        assert world.states("m") == {"1": ("READY", ""), "2": ("UNAVAILABLE", "unloaded")}
 
 
 async def test_no_version_under_the_policy_is_a_failure(tmp_path):

@@ -55,6 +55,18 @@ async def test_a_model_that_does_not_load_is_tried_again_only_when_it_changes(tm
         assert await answer_of(world) == 1
 
 
+async def test_a_model_that_did_not_load_is_forgotten_with_its_directory(tmp_path):
+    write_model(tmp_path, "m", add_constant(1))
+    (tmp_path / "m/1/model.onnx").write_bytes(b"broken")
+    async with core_world(tmp_path, mode=ModelControlMode.POLL) as world:
+        poller = world.poller()
+        await poller.poll()
+        assert not world.core.ready()
+        shutil.rmtree(tmp_path / "m")
+        await poller.poll()
+        assert world.core.ready()
+
+
 async def test_a_duplicate_is_unloaded_until_it_is_gone(tmp_path):
     roots = [tmp_path / "one", tmp_path / "two"]
     write_model(roots[0], "m", add_constant(1))
