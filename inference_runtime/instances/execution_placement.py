@@ -3,7 +3,8 @@
 Decided per model and per size of batch (sizes are grouped by powers of two) from measured run times.
 A size begins in the thread. It moves to the loop when the *quickest* of some runs is under the limit,
 because a thread's own time includes waits for the interpreter lock; it moves back when the *average*
-on the loop is well above the limit, and each such mistake makes the next try twice as long in coming.
+on the loop is well above the limit, and each such mistake makes the next try twice as long in coming;
+one run that stalls the loop is enough to move it back for long.
 Pure: the caller measures.
 """
 
@@ -15,6 +16,8 @@ INLINE_FLOOR_NS = 100_000
 LEAVE_FACTOR = 1.5
 FIRST_SAMPLES = 8
 MOST_SAMPLES = 4096
+# No wait for a processor takes that long: the model itself can, and everybody else has waited for it.
+STALL_NS = 200_000_000
 _SMOOTHING = 8  # an average over about as many runs
 _OUTLIER = 4  # times the leaving limit is the most that one run counts
 
@@ -72,11 +75,15 @@ class ExecutionPlacement:
     def _measured_inline(self, size: _Size, took_ns: int) -> None:
         counted = min(took_ns, self._leave_ns * _OUTLIER)
         size.average_ns += (counted - size.average_ns) / _SMOOTHING
-        if size.average_ns > self._leave_ns:
-            size.inline = False
-            size.quickest_ns = 0
-            size.samples_wanted = min(size.samples_wanted * 2, MOST_SAMPLES)
-            size.left = size.samples_wanted
+        if took_ns >= STALL_NS:
+            self._leave(size, MOST_SAMPLES)
+        elif size.average_ns > self._leave_ns:
+            self._leave(size, min(size.samples_wanted * 2, MOST_SAMPLES))
+
+    def _leave(self, size: _Size, samples_wanted: int) -> None:
+        size.inline = False
+        size.quickest_ns = 0
+        size.samples_wanted = size.left = samples_wanted
 
     def _measured_in_thread(self, size: _Size, took_ns: int) -> None:
         if size.quickest_ns == 0 or took_ns < size.quickest_ns:

@@ -4,6 +4,8 @@ import pytest
 
 from inference_runtime.instances.execution_placement import (
     FIRST_SAMPLES,
+    MOST_SAMPLES,
+    STALL_NS,
     ExecutionPlace,
     ExecutionPlacement,
 )
@@ -69,6 +71,13 @@ def test_one_slow_run_on_the_loop_is_forgiven():
     run(placement, 1, 50 * US, FIRST_SAMPLES)
     assert run(placement, 1, 50 * MS) == [True]
     assert placement.inline(1)
+
+
+def test_one_run_that_stalls_the_loop_keeps_the_model_off_it_for_long():
+    placement = ExecutionPlacement()
+    run(placement, 1, 50 * US, FIRST_SAMPLES)
+    assert run(placement, 1, STALL_NS) == [True]
+    assert run(placement, 1, 50 * US, 2 * MOST_SAMPLES).index(True) == MOST_SAMPLES
 
 
 def test_slow_runs_on_the_loop_move_it_back_and_the_next_try_takes_longer():
