@@ -35,7 +35,7 @@ def latency_throughput_figure(
 
 
 def _name(run: BenchmarkRun) -> str:
-    return f"v{run.version.number} {run.protocol}"
+    return f"v{run.version.number} {run.get_protocol_display()}"
 
 
 def _saturation_marks(

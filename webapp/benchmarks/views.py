@@ -1,5 +1,7 @@
 """Pages: benchmark runs, and one run with its curve."""
 
+import json
+
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest
@@ -107,6 +109,19 @@ def _form(request: HttpRequest, data: object) -> BenchmarkForm:
     return BenchmarkForm(data, versions=versions, initial=initial)
 
 
+def _script(request: HttpRequest) -> str:
+    """The call that measures a version in service, ready to paste; empty when none is in service."""
+    version = versions_in_service().first()
+    if version is None:
+        return ""
+    asked = {"model": version.model.name, "version": version.number, "protocol": "grpc"}
+    address = request.build_absolute_uri("/api/v1/benchmarks")
+    return (
+        'curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" '
+        f"-d '{json.dumps(asked)}' {address}"
+    )
+
+
 def _list_page(request: HttpRequest, form: BenchmarkForm, *, status: int = 200) -> HttpResponseBase:
     runs = Paginator(run_list(), _PAGE_SIZE).get_page(request.GET.get("page"))
     rows = [
@@ -125,5 +140,6 @@ def _list_page(request: HttpRequest, form: BenchmarkForm, *, status: int = 200) 
         "form": form,
         "can_start": bool(form.fields["version"].choices),  # type: ignore[attr-defined]
         "may_run": user_allows(request.user, Action.BENCHMARK),
+        "script": _script(request),
     }
     return render(request, "benchmarks/list.html", context, status=status)

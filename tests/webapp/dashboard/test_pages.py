@@ -1,5 +1,7 @@
 """Every gathering page answers every role, empty and filled, and offers only what the role may do."""
 
+import html
+
 import pytest
 
 from tests.world import World, assert_problem
@@ -105,3 +107,13 @@ def test_the_audit_log_is_read_by_the_api_with_filters(world: World) -> None:
     none = api.get("/api/v1/audit-events?target=models/").json()
     assert none == {"items": [], "next_page_token": ""}
     assert_problem(api.get("/api/v1/audit-events?filter=secret=1"), 400, "UNKNOWN_FIELD")
+
+
+def test_the_benchmark_call_to_copy_names_a_version_in_service(
+    world: World, served: ModelVersion
+) -> None:
+    page = world.client("operator").get("/benchmarks/").content.decode()
+    call = html.unescape(page)
+    assert '{"model": "resnet50", "version": 1, "protocol": "grpc"}' in call
+    assert "http://testserver/api/v1/benchmarks" in call
+    assert ">gRPC</option>" in page

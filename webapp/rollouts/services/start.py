@@ -201,9 +201,11 @@ def _active(model: InferenceModel, options: StartOptions) -> Rollout | None:
 
 
 def _already_active(model_name: str, active: Rollout | None = None) -> Conflict:
-    which = f"{active.id} (version {active.canary.number}, {active.state})" if active else "another"
+    which = (
+        f": {active.id} (version {active.canary.number}, {active.state})" if active else " already"
+    )
     return Conflict(
-        f"Model {model_name} has a rollout under way: {which}.",
+        f"Model {model_name} has a rollout under way{which}.",
         reason="ROLLOUT_ACTIVE",
         help_text="Abort it, wait for its end, or send supersede=true: stable stays the base.",
         rollout=active.id if active else None,
