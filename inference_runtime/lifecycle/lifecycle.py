@@ -69,7 +69,7 @@ class ModelLifecycle:
                     await self._discard_files(override)
                 raise
             if remember:
-                await self._loader.in_thread(lambda: self._wanted.add(name, polled.override))
+                await self._loader.with_files(lambda: self._wanted.add(name, polled.override))
 
     async def unload(self, name: str) -> None:
         """Returns when the versions accept no more requests; they finish those they have on their own."""
@@ -77,7 +77,7 @@ class ModelLifecycle:
             applied = self._registry.applied(name)
             for loaded in self._registry.withdraw(name):
                 self._retire(loaded, applied)
-            await self._loader.in_thread(lambda: self._wanted.remove(name))
+            await self._loader.with_files(lambda: self._wanted.remove(name))
 
     async def shut_down(self) -> None:
         """Lets loads end, takes every model out of service, returns when the last request is settled.
@@ -138,7 +138,7 @@ class ModelLifecycle:
 
     async def _polling(self, name: str, look: Callable[[], Looked]) -> Looked:
         try:
-            return await self._loader.in_thread(look)
+            return await self._loader.with_files(look)
         except RuntimeFault as fault:
             logger.error("model '%s' can not be polled: %s", name, fault.text)
             raise Internal(
@@ -198,7 +198,7 @@ class ModelLifecycle:
     async def _discard_files(self, override: LoadOverride) -> None:
         directory = override.directory
         if directory is not None:
-            await self._loader.in_thread(lambda: shutil.rmtree(directory, ignore_errors=True))
+            await self._loader.with_files(lambda: shutil.rmtree(directory, ignore_errors=True))
 
     @asynccontextmanager
     async def _alone(self, name: str) -> AsyncIterator[None]:

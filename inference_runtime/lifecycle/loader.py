@@ -32,6 +32,8 @@ from inference_runtime.telemetry.stats import VersionStats
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
+_FILE_THREADS = 2
+
 
 class VersionLoader:
     def __init__(
@@ -46,11 +48,20 @@ class VersionLoader:
         self._settings = settings
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
+        # Not those of the loads: an unload must not wait until somebody's engine is built.
+        self._file_pool = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="model-files")
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Blocking work of a load; whatever goes wrong comes back as a RuntimeFault."""
+        return await self._in(self._pool, work)
+
+    async def with_files(self, work: Callable[[], Result]) -> Result:
+        """The same for work that only reads or writes files, and waits for no load."""
+        return await self._in(self._file_pool, work)
+
+    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
         except RuntimeFault:
             raise
         except OutsideRoot as error:
@@ -156,7 +167,8 @@ class VersionLoader:
         await self.in_thread(return_free_memory)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._file_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _assemble(

@@ -49,7 +49,7 @@ class RepositoryPoller:
 
     async def poll(self) -> None:
         """One look; returns when everything it led to is done."""
-        found = await self._loader.in_thread(self._look)
+        found = await self._loader.with_files(self._look)
         changed = [name for name, snapshot in found.items() if self._tried.get(name) != snapshot]
         gone = [
             name

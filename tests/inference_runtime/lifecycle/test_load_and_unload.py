@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -181,6 +182,21 @@ async def test_an_unload_of_what_did_not_load_makes_the_server_ready_again(tmp_p
         await world.unload("m")
         assert world.core.ready()
         assert world.states("m") == {"1": ("UNAVAILABLE", "unloaded")}
+
+
+async def test_an_unload_does_not_wait_for_loads_of_other_models(tmp_path):
+    write_model(tmp_path, "m", add_constant(1))
+    go = threading.Event()
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        busy = [asyncio.create_task(world.loader.in_thread(go.wait)) for _ in range(8)]
+        await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(world.unload("m"), 5)
+            assert not world.registry.serving("m")
+        finally:
+            go.set()
+            await asyncio.gather(*busy)
 
 
 @pytest.mark.parametrize("config", [None, "version_policy { specific { versions: [1] } }"])
