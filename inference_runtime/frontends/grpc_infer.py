@@ -34,6 +34,7 @@ _LEARN_BELOW: Final = (
     1 << 20
 )  # larger answers travel in several frames, which no frame made before can be
 _TRAILERS_MARK: Final = header_mark(len(grpc_reply.OK), HEADERS, END_HEADERS | END_STREAM)
+_DEFLATE_INLINE: Final = 65536
 _GZIP: Final = literal(b"grpc-encoding", b"gzip")
 
 
@@ -174,15 +175,24 @@ class InferMethod(UnaryMethod):
             return
         headers = grpc_reply.infer_headers(answer.head.model_version, request.arm)
         if self._context.compression_level and "gzip" in stream.head.accepts:
-            packed = compression.deflate(b"".join(parts), "gzip", self._context.compression_level)
-            output = stream.connection.output
-            output.headers(stream, headers + _GZIP, last=False)
-            output.data(stream, framed([packed], compressed=True))
-            output.end(stream, grpc_reply.OK)
+            self._compress(stream, headers + _GZIP, b"".join(parts))
             return
         grpc_reply.unary(stream, headers, parts)
         if reply is None and stream.plan.kept and grpc_answer.is_plain(head, answer.head):
             self._learn(stream.plan, request, answer, headers)
+
+    def _compress(self, stream: H2Stream, headers: bytes, message: bytes) -> None:
+        work = partial(compression.deflate, message, "gzip", self._context.compression_level)
+        if len(message) <= _DEFLATE_INLINE:
+            _send_compressed(stream, headers, work())
+            return
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+
+        def finish(done: "asyncio.Future[bytes]") -> None:
+            if not done.cancelled():
+                _send_compressed(stream, headers, done.result())
+
+        future.add_done_callback(finish)
 
     def _learn(
         self, plan: Any, request: InferRequest, answer: InferResponse, headers: bytes
@@ -208,6 +218,14 @@ class InferMethod(UnaryMethod):
             grpc_reply.refuse(stream, status, fault.text, headers)
         else:
             grpc_reply.refuse(stream, status, fault.text)
+
+
+def _send_compressed(stream: H2Stream, headers: bytes, message: bytes) -> None:
+    if not stream.closed:
+        output = stream.connection.output
+        output.headers(stream, headers, last=False)
+        output.data(stream, framed([message], compressed=True))
+        output.end(stream, grpc_reply.OK)
 
 
 def _send(reply: InferReply, stream: H2Stream, data: Sequence[Bytes]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from inference_runtime import pb
 from inference_runtime.errors import (
     Cancelled,
+    Conflict,
     InvalidArgument,
     NotFound,
     RuntimeFault,
@@ -102,7 +103,12 @@ MODELS = [
     Model("ident_str", [("INPUT0", "BYTES", [1])], [("OUTPUT0", "BYTES", [1])], echo),
     Model("two_free", [("INPUT0", "FP32", [-1, -1])], [("OUTPUT0", "FP32", [-1, -1])], echo),
     Model("many", [("INPUT0", "BYTES", [2])], [("OUTPUT0", "BYTES", [2])], echo),
-    Model("anything", [("INPUT0", "FP32", [-1])], [("OUTPUT0", "FP32", [-1])], echo),
+    Model(
+        "three",
+        [(f"INPUT{number}", "FP32", [-1]) for number in range(3)],
+        [(f"OUTPUT{number}", "FP32", [-1]) for number in range(3)],
+        echo,
+    ),
     Model("failing", [("INPUT0", "FP32", [-1])], [("OUTPUT0", "FP32", [-1])], fail),
     Model("held", [("INPUT0", "FP32", [-1])], [("OUTPUT0", "FP32", [-1])], echo),
 ]
@@ -127,6 +133,7 @@ class FakeCore:
         self.is_ready = True
         self.arrival = asyncio.Event()
         self.load_gate: asyncio.Event | None = None
+        self.spoil: Callable[[InferResponse], InferResponse] | None = None
 
     def infer(self, request: InferRequest) -> None:
         if self.keep_seen:
@@ -218,10 +225,14 @@ class FakeCore:
         return self.tables[name]
 
     def traffic_put(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
+        if table.get("generation", 0) < self.tables.get(name, {}).get("generation", 0):
+            raise Conflict("a newer table is in force")
         self.tables[name] = table
         return table
 
     def traffic_delete(self, name: str, generation: int | None) -> None:
+        if generation is not None and generation < self.tables[name]["generation"]:
+            raise Conflict("a newer table is in force")
         self.tables.pop(name, None)
 
     def switchyard_statistics(self) -> dict[str, Any]:
@@ -251,4 +262,5 @@ class FakeCore:
         if head is None:
             tensors = tuple(TensorHead(name, kind, shape) for name, kind, shape, _ in kept)
             head = self.heads[key] = ResponseHead(model.name, "1", tensors)
-        return InferResponse(head, [memoryview(data) for *_, data in kept])
+        answer = InferResponse(head, [memoryview(data) for *_, data in kept])
+        return self.spoil(answer) if self.spoil is not None else answer

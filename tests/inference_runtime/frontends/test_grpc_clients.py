@@ -2,6 +2,9 @@
 
 import queue
 import threading
+import time
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -12,8 +15,12 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
+from inference_runtime.errors import DeadlineExceeded
+from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.protocol import byte_strings
-from tests.inference_runtime.frontends.serving import unary
+from inference_runtime.spec.messages import InferResponse
+from tests.hostile.wire.raw_h2 import RawH2
+from tests.inference_runtime.frontends.serving import serving, unary
 
 A = np.arange(16, dtype=np.int32).reshape(1, 16)
 B = np.full((1, 16), 3, np.int32)
@@ -313,6 +320,80 @@ async def test_the_asyncio_client_passes_the_same_calls(served):
             assert error is None
             found.append(result.get_response().id)
         assert found == ["0", "1", "2", "3", "4"]
+
+
+def three(elements):
+    request = pb.ModelInferRequest(model_name="three")
+    for number in range(3):
+        entry = request.inputs.add(name=f"INPUT{number}", datatype="FP32")
+        entry.shape.extend([1, elements])
+        request.raw_input_contents.append(np.full(elements, number, np.float32).tobytes())
+    return request
+
+
+@pytest.mark.parametrize("elements", [0, 2, 10_000])
+def test_any_number_of_tensors_in_any_size_comes_back(served, elements):
+    request = three(elements)
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
+        for id_ in ("", "", "7", ""):
+            request.id = id_
+            answer = pb.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=20))
+            assert answer.raw_output_contents == request.raw_input_contents
+            assert answer.id == id_
+
+
+def test_an_answer_that_can_not_be_written_costs_nobody_else_theirs(served):
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
+        request = three(2).SerializeToString()
+        served.core.spoil = lambda answer: InferResponse(answer.head, answer.data[:1])
+        with pytest.raises(grpc.RpcError):
+            call(request, timeout=20)
+        served.core.spoil = None
+        assert call(request, timeout=20, wait_for_ready=True)
+        served.core.spoil = lambda answer: InferResponse(answer.head, [b"12", *answer.data[1:]])
+        answer = pb.ModelInferResponse.FromString(call(request, timeout=20))
+        assert [len(data) for data in answer.raw_output_contents] == [2, 8, 8]
+
+
+def test_a_deadline_that_passes_in_the_core_has_its_own_status(served):
+    served.core.models["late"] = replace(served.core.models["failing"], name="late", compute=late)
+    request = three(2)
+    request.model_name = "late"
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(request.SerializeToString(), timeout=0.05)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        with pytest.raises(grpc.RpcError) as caught:
+            call(request.SerializeToString(), timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def late(request):
+    time.sleep(0.06)
+    raise DeadlineExceeded("Request timeout expired")
+
+
+@pytest.mark.parametrize("elements", [10, 100_000])
+def test_answers_are_compressed_for_those_who_accept_it(elements):
+    with serving(grpc=GrpcOptions(compression_level=1)) as served:
+        request = three(elements)
+        with grpc.insecure_channel(served.grpc_address) as channel:
+            call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
+            for _ in range(2):
+                answer = call(request.SerializeToString(), timeout=20)
+                response = pb.ModelInferResponse.FromString(answer)
+                assert response.raw_output_contents == request.raw_input_contents
+        with closing(served.connect_grpc()) as sock:
+            raw = RawH2(sock)
+            accepting = raw.open(raw.headers(extra=[("grpc-accept-encoding", "gzip")]))
+            raw.data(accepting)
+            other = raw.open(raw.headers())
+            raw.data(other)
+            assert (raw.status(accepting), raw.status(other)) == ("0", "0")
+            assert (raw.body(accepting)[0], raw.body(other)[0]) == (1, 0)
 
 
 def test_initial_metadata_names_version_and_arm(served):

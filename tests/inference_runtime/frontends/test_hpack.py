@@ -105,3 +105,10 @@ def test_changes_stand_still_while_nothing_enters_the_table():
 def test_blocks_that_mean_nothing_are_refused(block):
     with pytest.raises(HpackFault):
         HeaderDecoder(1 << 20).decode(block)
+
+
+@pytest.mark.parametrize("size", [126, 127, 128, 254, 255, 300, 20_000])
+def test_long_values_are_written_with_their_length(size):
+    block = literal(b"grpc-message", b"x" * size)
+    assert oracle(block, hpack.Decoder()) == [(b"grpc-message", b"x" * size)]
+    assert HeaderDecoder(1 << 20).decode(block) == [(b"grpc-message", b"x" * size)]

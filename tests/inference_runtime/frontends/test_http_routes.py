@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from inference_runtime.frontends.http_server import HttpOptions
+from inference_runtime.spec.messages import InferResponse
 from tests.inference_runtime.frontends.serving import serving
 
 TWO = [
@@ -315,9 +316,69 @@ def test_traffic_tables_go_in_and_out(plain):
     assert json.loads(plain.ask("PUT", path, table)[1]) == table
     assert json.loads(plain.ask("GET", path)[1]) == table
     assert json.loads(plain.ask("GET", "/v2/switchyard/traffic")[1]) == {"tables": [table]}
+    assert plain.error("PUT", path, {**table, "generation": 6})[0] == 409
+    assert plain.error("DELETE", path + "?generation=6")[0] == 409
     assert plain.ask("DELETE", path + "?generation=7")[0] == 200
     assert plain.error("DELETE", path + "?generation=x")[0] == 400
     assert json.loads(plain.ask("GET", "/v2/switchyard/statistics")[1])["models"] == []
+
+
+def three(elements=2):
+    """A request with three binary tensors, as a body and the size of its JSON."""
+    entries = [
+        {
+            "name": f"INPUT{number}",
+            "shape": [1, elements],
+            "datatype": "FP32",
+            "parameters": {"binary_data_size": 4 * elements},
+        }
+        for number in range(3)
+    ]
+    document = {"parameters": {"binary_data_output": True}, "inputs": entries}
+    head = json.dumps(document).encode()
+    return head + np.arange(3 * elements, dtype=np.float32).tobytes(), str(len(head))
+
+
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+@pytest.mark.parametrize("elements", [0, 2, 40_000])
+def test_any_number_of_tensors_in_any_size_comes_back(served, connection, elements):
+    for _ in range(3):
+        plain = Plain(served.http_address)
+        body, size = three(elements)
+        for _ in range(1 if connection == "close" else 3):
+            status, answer, headers = plain.ask(
+                "POST", "/v2/models/three/infer", body, Connection=connection,
+                Inference_Header_Content_Length=size,
+            )  # fmt: skip
+            assert status == 200
+            start = int(headers.get("Inference-Header-Content-Length", len(answer)))
+            assert answer[start:] == body[int(size) :]
+        plain.connection.close()
+
+
+def test_an_answer_that_can_not_be_written_ends_its_own_connection_only(served, plain):
+    body, size = three()
+    served.core.spoil = lambda answer: InferResponse(answer.head, answer.data[:1])
+    with pytest.raises(http.client.RemoteDisconnected):
+        plain.ask("POST", "/v2/models/three/infer", body, Inference_Header_Content_Length=size)
+    served.core.spoil = None
+    plain.connection.close()
+    answer = plain.ask("POST", "/v2/models/three/infer", body, Inference_Header_Content_Length=size)
+    assert answer[0] == 200
+
+
+def test_tensors_of_a_size_they_did_not_have_before_are_announced_as_they_are(served, plain):
+    body, size = three()
+
+    def ask():
+        _, answer, headers = plain.ask(
+            "POST", "/v2/models/three/infer", body, Inference_Header_Content_Length=size
+        )
+        return answer[int(headers["Inference-Header-Content-Length"]) :]
+
+    assert len(ask()) == 24
+    served.core.spoil = lambda answer: InferResponse(answer.head, [b"12", *answer.data[1:]])
+    assert len(ask()) == 18
 
 
 @pytest.fixture
