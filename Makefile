@@ -34,7 +34,7 @@ corpus: $(VENV)/.demo        ## fetch the real models that tests and benchmarks 
 	$(PY) -m stack.corpus
 
 test: $(VENV)/.dev           ## the quick tests
-	$(PY) -m pytest -q -m "not slow and not e2e and not browser"
+	$(PY) -m pytest -q -n 2 -m "not slow and not e2e and not browser"
 
 slow: $(VENV)/.dev corpus     ## the slower suites: real models, whole stacks, Chromium
 	$(PY) -m pytest -q -m "slow or e2e or browser"
@@ -44,7 +44,7 @@ check: $(VENV)/.dev          ## what CI checks: format, lint, types, imports, qu
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
-	$(PY) -m pytest -q -m "not slow and not e2e and not browser"
+	$(PY) -m pytest -q -n 2 -m "not slow and not e2e and not browser"
 
 fmt: $(VENV)/.dev
 	$(PY) -m ruff format .
