@@ -1,6 +1,5 @@
 """REST: a model's shares, series for charts, event marks."""
 
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
