@@ -46,6 +46,6 @@ def test_load_and_unload_cycles_do_not_add_up(tmp_path):
         before = memory()
         for _ in range(20):
             cycle()
-        grown = memory() - before
-        assert grown < 2 * WEIGHT_BYTES, f"{grown / 1e6:.0f} MB more than after the first cycle"
+        # The last copy is given back after the unload is told, so the answer may take a moment.
+        server.wait_for(lambda: memory() - before < WEIGHT_BYTES, "memory of 20 copies is back")
         client.close()
