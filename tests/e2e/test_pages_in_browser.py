@@ -38,6 +38,7 @@ def test_the_live_page_draws_what_happens(served: Stack) -> None:
                 lambda: page.evaluate(count) > before + 3, within=30, what="points are appended"
             )
             chromium.picture("live")
+            page.evaluate("window.scrollTo(0, document.body.scrollHeight)")  # drawn when looked at
             expect(page.get_by_text("no GPU", exact=False).first).to_be_visible()
 
 
