@@ -30,6 +30,34 @@
     });
   }
 
+  // A box for each input: what is typed there goes into the request below.
+  for (const fields of document.querySelectorAll("[data-try-fields]")) {
+    const text = fields.closest("form").querySelector("textarea[name=inputs]");
+    fields.addEventListener("input", (event) => {
+      const index = Number(event.target.dataset.tryField);
+      let entries;
+      try {
+        entries = JSON.parse(text.value);
+      } catch {
+        return; // the request was edited by hand and is not JSON now
+      }
+      if (!Array.isArray(entries) || !entries[index]) return;
+      const entry = entries[index];
+      entry.data = typed(event.target.value, entry);
+      text.value = JSON.stringify(entries, null, 2);
+    });
+  }
+
+  function typed(value, entry) {
+    const count = entry.shape.reduce((product, size) => product * size, 1);
+    if (entry.datatype === "BYTES") {
+      return count === 1 ? [value] : value.split(",").map((word) => word.trim());
+    }
+    const words = value.split(",").map((word) => word.trim());
+    if (entry.datatype === "BOOL") return words.map((word) => word === "true" || word === "1");
+    return words.filter((word) => word !== "").map(Number);
+  }
+
   async function show(zone, form, chosen) {
     let picture;
     try {

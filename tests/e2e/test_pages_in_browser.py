@@ -42,6 +42,15 @@ def test_the_live_page_draws_what_happens(served: Stack) -> None:
             expect(page.get_by_text("no GPU", exact=False).first).to_be_visible()
 
 
+def test_a_value_typed_into_an_inputs_box_is_what_is_asked(served: Stack) -> None:
+    with browser(served) as chromium:
+        chromium.sign_in()
+        page = chromium.open(f"/models/{MODEL}/versions/2/")
+        page.get_by_label("INDEX").fill("7")
+        page.get_by_role("button", name="Ask version 2").click()
+        expect(page.locator("#trial")).to_contain_text("700")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 360])
 def test_pages_fit_their_window_and_log_no_error(served: Stack, width: int, dark: bool) -> None:

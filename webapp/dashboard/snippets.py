@@ -24,6 +24,33 @@ def sample_inputs(signature: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     return [_sample(entry) for entry in signature]
 
 
+@dataclass(frozen=True, slots=True)
+class TrialField:
+    """One input as a box to type in: text as it is, numbers with commas between them."""
+
+    name: str
+    hint: str  # datatype and shape
+    value: str
+    is_text: bool
+
+
+def trial_fields(inputs: Sequence[Mapping[str, Any]]) -> list[TrialField]:
+    """A box for each input of a request; none when one is too large to type."""
+    if not all(entry["data"] for entry in inputs):
+        return []
+    return [
+        TrialField(
+            name=entry["name"],
+            hint=f"{entry['datatype']} {entry['shape']}",
+            value=", ".join(
+                str(value).lower() if value is True else str(value) for value in entry["data"]
+            ),
+            is_text=entry["datatype"] == "BYTES",
+        )
+        for entry in inputs
+    ]
+
+
 def _sample(entry: Mapping[str, Any]) -> dict[str, Any]:
     shape = [1 if axis == 0 and size < 0 else abs(size) if size > 0 else FREE_AXIS
              for axis, size in enumerate(entry["shape"])]  # fmt: skip

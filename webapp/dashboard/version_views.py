@@ -14,7 +14,7 @@ from webapp.catalog.models import ModelVersion
 from webapp.catalog.selectors import alias_map, check_rows, stage_map, version_get, version_uses
 from webapp.catalog.services import stage_switch, version_archive, version_restore
 from webapp.core.errors import ControlPlaneError
-from webapp.dashboard.snippets import sample_inputs, snippets
+from webapp.dashboard.snippets import sample_inputs, snippets, trial_fields
 from webapp.dashboard.trial import try_version
 from webapp.jobs.selectors import jobs_open
 from webapp.serving.choices import DeploymentState
@@ -48,6 +48,7 @@ def _context(request: HttpRequest, version: ModelVersion) -> dict[str, object]:
         "benchmarks": run_list(model=model).filter(version=version)[:5],
         "trial_inputs": json.dumps(inputs, indent=2),
         "picture": _picture_input(version),
+        "trial_fields": trial_fields(inputs),
         "snippets": snippets(
             model=model.name,
             version=number,

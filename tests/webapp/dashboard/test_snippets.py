@@ -1,7 +1,7 @@
 import json
 import re
 
-from webapp.dashboard.snippets import sample_inputs, snippets
+from webapp.dashboard.snippets import sample_inputs, snippets, trial_fields
 
 SIGNATURE = [
     {"name": "ids", "datatype": "INT64", "shape": [-1, -1]},
@@ -38,3 +38,13 @@ def test_without_a_version_the_traffic_table_chooses() -> None:
     curl, python, _ = snippets(model="m", version=None, http="h:1", grpc="g:2", inputs=[])
     assert "versions" not in curl.text
     assert "model_version" not in python.text
+
+
+def test_small_inputs_get_a_box_to_type_in_and_large_ones_do_not() -> None:
+    fields = trial_fields(sample_inputs(SIGNATURE))
+    assert [(field.name, field.value) for field in fields] == [
+        ("ids", "1, 1, 1, 1"), ("flag", "true"), ("words", "text"),
+    ]  # fmt: skip
+    assert [field.is_text for field in fields] == [False, False, True]
+    picture = [{"name": "x", "datatype": "FP32", "shape": [-1, 3, 224, 224]}]
+    assert trial_fields(sample_inputs(picture)) == []
