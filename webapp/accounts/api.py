@@ -32,6 +32,7 @@ class Me(ApiView):
 class TokenCollection(ApiView):
     """Your own API tokens. The token itself is in the answer to POST, once."""
 
+    has_dry_run = False
     write_action = Action.MANAGE_OWN_TOKENS
     keeps_answers = False
 
@@ -48,6 +49,7 @@ class TokenCollection(ApiView):
 
 
 class TokenItem(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_OWN_TOKENS
 
     def get(self, request: Request, token_id: int) -> Response:
@@ -63,6 +65,7 @@ class TokenItem(ApiView):
 
 
 class TokenRevoke(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_OWN_TOKENS
 
     def post(self, request: Request, token_id: int) -> Response:
@@ -76,6 +79,7 @@ class TokenRevoke(ApiView):
 class PeopleCollection(ApiView):
     """Everybody with an account; admins only."""
 
+    has_dry_run = False
     read_action = Action.MANAGE_PEOPLE
     write_action = Action.MANAGE_PEOPLE
     keeps_answers = False
@@ -98,6 +102,7 @@ class PeopleCollection(ApiView):
 
 
 class PersonItem(ApiView):
+    has_dry_run = False
     read_action = Action.MANAGE_PEOPLE
     write_action = Action.MANAGE_PEOPLE
 
@@ -125,6 +130,7 @@ class PersonItem(ApiView):
 
 
 class PersonPasswordReset(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_PEOPLE
     keeps_answers = False
 

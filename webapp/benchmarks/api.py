@@ -54,6 +54,7 @@ class BenchmarkDetail(ApiView):
 
 
 class BenchmarkCancel(ApiView):
+    has_dry_run = False
     write_action = Action.BENCHMARK
 
     def post(self, request: Request, run_id: str) -> Response:

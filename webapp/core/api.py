@@ -42,11 +42,21 @@ class ApiView(APIView):
     # False where an answer holds a secret: it must not lie in the database for a day.
     keeps_answers: ClassVar[bool] = True
 
+    has_dry_run: ClassVar[bool] = True  # False: `?validate_only=true` is refused, never ignored
+
     _record: IdempotencyRecord | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if request.method == "POST" and self.keeps_answers and hasattr(self, "post"):
+        dry = request.method not in {"GET", "HEAD", "OPTIONS"} and validate_only(request)
+        if dry and not self.has_dry_run:
+            raise InvalidInput(
+                "This call has no dry run; nothing was changed.",
+                reason="NO_DRY_RUN",
+                help_text="Leave validate_only out to carry it out.",
+            )
+        # A dry run must not use up the key of the call that it tries.
+        if request.method == "POST" and not dry and self.keeps_answers and hasattr(self, "post"):
             self._record = idempotency_begin(request)
 
     def handle_exception(self, exc: Exception) -> Response:

@@ -34,6 +34,7 @@ class OperationItem(ApiView):
 
 
 class OperationCancel(ApiView):
+    has_dry_run = False
     write_action = Action.CANCEL_JOBS
 
     def post(self, request: Request, job_id: str) -> Response:

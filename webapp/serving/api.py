@@ -50,6 +50,7 @@ _RUNTIME_FILTERS = {"health": "health", "name": "name"}
 class RuntimeCollection(ApiView):
     """Serving processes, ours and attached ones."""
 
+    has_dry_run = False
     write_action = Action.MANAGE_RUNTIMES
 
     def get(self, request: Request) -> Response:
@@ -73,6 +74,7 @@ class RuntimeCollection(ApiView):
 
 
 class RuntimeItem(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_RUNTIMES
 
     def get(self, request: Request, name: str) -> Response:
@@ -101,6 +103,7 @@ class RuntimeItem(ApiView):
 class RuntimeProbe(ApiView):
     """Ask the runtime now."""
 
+    has_dry_run = False
     write_action = Action.DEPLOY
 
     def post(self, request: Request, name: str) -> Response:
@@ -111,6 +114,7 @@ class RuntimeProbe(ApiView):
 class RuntimeReconcile(ApiView):
     """Make the runtime match what is wanted of it."""
 
+    has_dry_run = False
     write_action = Action.DEPLOY
 
     def post(self, request: Request, name: str) -> Response:

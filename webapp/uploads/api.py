@@ -74,6 +74,7 @@ class UploadList(ApiView):
 
 
 class UploadDetail(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_MODELS
 
     def get(self, request: Request, upload_id: str) -> Response:
@@ -86,6 +87,7 @@ class UploadDetail(ApiView):
 
 
 class PartDetail(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_MODELS
     parser_classes = [RawBody]
 
@@ -99,6 +101,7 @@ class PartDetail(ApiView):
 
 
 class SamplesDetail(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_MODELS
     parser_classes = [RawBody]
 

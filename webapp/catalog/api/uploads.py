@@ -11,6 +11,7 @@ from webapp.uploads.selectors import upload_get
 
 
 class UploadComplete(ApiView):
+    has_dry_run = False
     write_action = Action.MANAGE_MODELS
 
     def post(self, request: Request, upload_id: str) -> Response:
