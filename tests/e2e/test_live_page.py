@@ -146,7 +146,8 @@ def test_pause_and_zoom_are_kept_in_the_address(served: Stack, seen: Browser) ->
 
 def test_switching_the_theme_recolours_the_charts(served: Stack, seen: Browser) -> None:
     page = seen.open(f"/live/?range=5m&model={MODEL}")
-    before = drawn(page, "latency", above=-1)["colors"]
+    with Traffic(served.grpc, MODEL, rate=50):  # without answers there is no latency to draw
+        before = drawn(page, "latency", above=-1)["colors"]
     page.get_by_role("button", name="Switch between dark and light").click()
     eventually(lambda: points(page, "latency")["colors"] != before, within=5, what="new colours")
     seen.picture("live-1440-dark")
