@@ -42,7 +42,8 @@ def test_load_and_unload_cycles_do_not_add_up(tmp_path):
             client.unload_model("m")
             server.wait_for(unloaded, "the unload")
 
-        # Every load thread's allocator keeps about a copy; once each has had its turn, no more is kept.
+        # The first cycles leave about two copies behind (why was not looked into; allocator arenas of
+        # the load threads are the guess). What is asked here is that further cycles add none.
         for _ in range(12):
             cycle()
         before = memory()
