@@ -58,6 +58,12 @@ def upload_start(
         check_open_uploads(actor)
         check_room(size_bytes)
         upload = _create(model_name, size_bytes, actor, details, part_size=chosen)
+        audit_record(
+            actor=actor,
+            action="upload.start",
+            target=f"uploads/{upload.id}",
+            after={"model": model_name, "file": upload.file_name, "size_bytes": size_bytes},
+        )
         chunk_store.prepare(upload.id, size_bytes)
     return upload
 
