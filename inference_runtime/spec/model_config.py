@@ -65,6 +65,15 @@ class InstanceKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceNeed:
+    """Slots that an instance holds while it executes: of its device, or of the whole server."""
+
+    name: str
+    count: int
+    whole_server: bool = False  # `global` in the config
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceGroup:
     name: str
     kind: InstanceKind
@@ -72,6 +81,8 @@ class InstanceGroup:
     gpus: tuple[int, ...] = ()
     passive: bool = False  # loaded, but never given work
     host_policy: str = ""
+    resources: tuple[ResourceNeed, ...] = ()
+    priority: int = 0  # 2 gets half the turns of 1 where slots are scarce; 0 is 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,8 @@ class InstanceSpec:
     kind: InstanceKind
     device: str  # "cpu" or "gpu:<index>"
     passive: bool = False
+    resources: tuple[ResourceNeed, ...] = ()
+    priority: int = 0
 
     @property
     def gpu(self) -> int | None:
@@ -125,7 +138,14 @@ class ModelConfig:
             number = 0
             for device in devices:
                 for _ in range(group.count):
-                    yield InstanceSpec(f"{group.name}_{number}", group.kind, device, group.passive)
+                    yield InstanceSpec(
+                        f"{group.name}_{number}",
+                        group.kind,
+                        device,
+                        group.passive,
+                        group.resources,
+                        group.priority,
+                    )
                     number += 1
 
 
@@ -184,6 +204,11 @@ def _group(entry: pb.ModelInstanceGroup) -> InstanceGroup:
         gpus=tuple(entry.gpus),
         passive=entry.passive,
         host_policy=entry.host_policy,
+        resources=tuple(
+            ResourceNeed(need.name, need.count, getattr(need, "global"))
+            for need in entry.rate_limiter.resources
+        ),
+        priority=entry.rate_limiter.priority,
     )
 
 
