@@ -68,7 +68,8 @@ def _fill(entry: Any, port: PortDescription, batching: bool) -> None:
     shape = port.shape or ()
     dims = shape[1:] if batching else shape
     if dims:
-        entry.dims.extend(dims)
+        # A config has no word for a dimension that is always empty: an open one lets it be asked.
+        entry.dims.extend(dim or -1 for dim in dims)
         return
     entry.dims.append(1)
     if batching:
@@ -124,9 +125,14 @@ def _check_batch_dimension(proto: Any, name: str, shape: Sequence[int]) -> None:
 
 
 def _fits(configured: Sequence[int], found: Sequence[int], batching: bool) -> bool:
-    """A size the file leaves open may be fixed by the config, never the other way round."""
-    pairs = list(zip(configured, found, strict=True))
-    return all(mine == theirs or theirs == -1 for mine, theirs in pairs[1 if batching else 0 :])
+    """A size the file leaves open may be fixed by the config, never the other way round.
+
+    Only what is always empty in the file is open in the config, which can not say 0.
+    """
+    pairs = list(zip(configured, found, strict=True))[1 if batching else 0 :]
+    return all(
+        mine == theirs or theirs == -1 or (mine == -1 and theirs == 0) for mine, theirs in pairs
+    )
 
 
 def _shape_message(proto: Any, name: str, configured: Sequence[int], found: Sequence[int]) -> str:

@@ -49,6 +49,15 @@ def test_a_fixed_first_dimension_does_not_batch():
     )
 
 
+def test_a_dimension_that_is_always_empty_is_open_in_the_config():
+    description = described((2, 0), (0,))
+    proto = completed("", description)
+    assert proto.max_batch_size == 0
+    assert list(proto.input[0].dims) == [2, -1]
+    assert list(proto.output[0].dims) == [-1]
+    check_agreement(proto, description)
+
+
 def test_a_config_with_inputs_and_outputs_is_left_alone():
     text = (
         'input { name: "p0" data_type: TYPE_FP32 dims: [-1, 3] } '
@@ -177,7 +186,6 @@ def test_the_default_batch_size_is_a_backend_option(tmp_path):
     "text",
     [
         "sequence_batching { }",
-        "model_transaction_policy { decoupled: true }",
         "response_cache { enable: true }",
         'model_warmup { name: "w" }',
         'input { name: "INPUT0" allow_ragged_batch: true }',
