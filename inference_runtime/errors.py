@@ -9,6 +9,7 @@ RuntimeFault
 ├── DeadlineExceeded   waited longer than allowed
 ├── Cancelled          the caller went away
 ├── Unsupported        understood, not built or not possible here
+│   └── SingleAnswerOnly   the caller takes one answer, the model may give many
 ├── Denied             a restricted call without its header
 └── Internal           ours, or the backend's
 """
@@ -90,6 +91,13 @@ class Cancelled(RuntimeFault):
 class Unsupported(RuntimeFault):
     code = FaultCode.UNSUPPORTED
     reason = FailureReason.CLIENT
+
+
+class SingleAnswerOnly(Unsupported):
+    """A decoupled model asked where one answer is taken; front ends put their own name into the text."""
+
+    def __init__(self, caller: str = "This call") -> None:
+        super().__init__(f"{caller} doesn't support models with decoupled transaction policy")
 
 
 class Denied(RuntimeFault):

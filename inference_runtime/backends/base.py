@@ -6,6 +6,7 @@ bits as uint16, BYTES arrays are object arrays of `bytes`. Shapes are what the *
 the scheduler.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from inference_runtime.backends.model_call import ModelCall, Reply
+from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
 Array = np.ndarray[Any, Any]
@@ -67,13 +70,44 @@ class Backend(Protocol):
         """Lets go of memory and handles; safe after a failed load and safe to repeat."""
 
 
+class RequestBackend(Protocol):
+    """A backend that sees requests one by one, each with its own id, parameters and answers.
+
+    It is never called on the event loop, `execute_requests` always on its instance's own thread.
+    """
+
+    def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
+        """As `Backend.load`."""
+
+    def execute_requests(self, calls: Sequence[ModelCall]) -> Sequence[Reply | None]:
+        """One reply per call; None: its replies come through `call.send`, now or after this has returned.
+
+        The instance takes its next batch when this returns. An exception is the reply to every call
+        that has not had its last one.
+        """
+
+    def unload(self) -> None:
+        """As `Backend.unload`; calls that still wait for their last reply get a fault before it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendServices:
+    """What the server offers the code of a model."""
+
+    loop: asyncio.AbstractEventLoop
+    inference: InferencePort
+
+
 class BackendFactory(Protocol):
     """A backend class: makes copies, and describes a file without making one."""
 
     utf8_strings: bool  # BYTES elements must be UTF-8 text
     overlapping: bool  # executions of one copy may overlap: several instances can stand on it
+    per_request: bool  # makes RequestBackends
 
-    def __call__(self, options: Mapping[str, str]) -> Backend: ...
+    def __call__(
+        self, options: Mapping[str, str], services: BackendServices
+    ) -> Backend | RequestBackend: ...
 
     def gpu_support(self) -> bool:
         """Whether this backend, as installed here, could use a GPU."""
@@ -89,6 +123,7 @@ class LoadedInstance:
     """A backend that has loaded, ready to be driven by the version's scheduler."""
 
     spec: InstanceSpec
-    backend: Backend
+    backend: Backend | RequestBackend
     load_ns: int = 0
+    per_request: bool = False  # `backend` is a RequestBackend
     extras: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inference_runtime.backends.base import Array, ArtifactDescription, ModelArtifact
+from inference_runtime.backends.base import (
+    Array,
+    ArtifactDescription,
+    BackendServices,
+    ModelArtifact,
+)
 from inference_runtime.errors import Internal, InvalidArgument
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
@@ -14,9 +19,9 @@ class IdentityBackend:
 
     utf8_strings = False
     overlapping = True
+    per_request = False
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
+    def __init__(self, options: Mapping[str, str], services: BackendServices | None = None) -> None:
         self._sources: dict[str, int] = {}
         self._delay_seconds = 0.0
 

@@ -13,6 +13,7 @@ import numpy as np
 from inference_runtime.backends.base import (
     Array,
     ArtifactDescription,
+    BackendServices,
     ModelArtifact,
     PortDescription,
 )
@@ -49,8 +50,9 @@ class OnnxRuntimeBackend:
 
     utf8_strings = True  # ORT's Python binding takes and gives text, not bytes
     overlapping = True
+    per_request = False
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], services: BackendServices | None = None) -> None:
         self._options = options
         self._session: Any = None
         self._run: Run | None = None

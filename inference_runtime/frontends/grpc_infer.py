@@ -7,7 +7,12 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, Final
 
-from inference_runtime.errors import DeadlineExceeded, InvalidArgument, RuntimeFault
+from inference_runtime.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    RuntimeFault,
+    SingleAnswerOnly,
+)
 from inference_runtime.frontends import grpc_reply
 from inference_runtime.frontends.grpc_messages import framed
 from inference_runtime.frontends.grpc_unary import UnaryMethod
@@ -206,6 +211,8 @@ class InferMethod(UnaryMethod):
         plan.replies[(answer.head, request.arm)] = InferReply(headers, first, sizes)
 
     def _failed(self, stream: H2Stream, request: InferRequest, fault: RuntimeFault) -> None:
+        if isinstance(fault, SingleAnswerOnly):
+            fault = SingleAnswerOnly("ModelInfer RPC")
         status = error_codec.grpc_status(fault)
         if (
             isinstance(fault, DeadlineExceeded)

@@ -5,7 +5,7 @@ import logging
 from functools import partial
 from typing import Any, Final
 
-from inference_runtime.errors import RuntimeFault
+from inference_runtime.errors import RuntimeFault, SingleAnswerOnly
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_reply import JSON, STATUS_LINES, Headers, fault_reply
 from inference_runtime.protocol import compression, http_answer
@@ -133,6 +133,8 @@ class InferReplies:
     def _failed(
         self, connection: Http1Connection, request: InferRequest, fault: RuntimeFault
     ) -> None:
+        if isinstance(fault, SingleAnswerOnly):
+            fault = SingleAnswerOnly("HTTP end point")
         connection.reply(fault_reply(fault, _version_headers(request)))
 
 

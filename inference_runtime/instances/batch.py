@@ -27,9 +27,13 @@ def _uniform(requests: Sequence[InferRequest]) -> bool:
 
 @dataclass(slots=True)
 class Execution:
-    """`answers[i]` is for `batch.requests[i]`; `faulty` when any of them is a fault."""
+    """`answers[i]` is for `batch.requests[i]`; `faulty` when any of them is a fault.
+
+    `deferred`: an answer may be None, which comes later, or be for a request that has had its last one.
+    """
 
     batch: Batch
-    answers: Sequence[Answer]
+    answers: Sequence[Answer | None]
     times: ExecutionTimes
     faulty: bool
+    deferred: bool = False

@@ -10,10 +10,10 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.instances.batch import Batch, Execution
-from inference_runtime.instances.runner import BatchRunner
 from inference_runtime.telemetry.stats import DeviceStats
 
 logger = logging.getLogger(__name__)
@@ -21,12 +21,19 @@ logger = logging.getLogger(__name__)
 Finished = Callable[["Instance", Execution], None]
 
 
+class Runner(Protocol):
+    """Makes an execution of a batch; no exception gets out, whatever the model does."""
+
+    def run(self, backend: Any, batch: Batch) -> Execution: ...
+    def failed(self, batch: Batch, error: BaseException) -> Execution: ...
+
+
 class Instance:
     def __init__(
         self,
         loaded: LoadedInstance,
         *,
-        runner: BatchRunner,
+        runner: Runner,
         device: DeviceStats,
         loop: asyncio.AbstractEventLoop,
     ) -> None:

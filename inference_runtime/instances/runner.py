@@ -26,6 +26,9 @@ class BatchRunner:
         version: int,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        self.config = config
+        self.model_name = model_name
+        self.version = version
         self._label = f"{model_name}:{version}"
         self._clock = clock
         self._gatherer = Gatherer(config)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from inference_runtime.backends.base import LoadedInstance
+from inference_runtime.backends.base import BackendServices, LoadedInstance
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.free_memory import return_free_memory
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
@@ -24,6 +24,7 @@ from inference_runtime.lifecycle.version_config import (
 )
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.scheduling.scheduler import build_scheduler
+from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.layout import OutsideRoot
 from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.registry import StatsRegistry
@@ -41,11 +42,13 @@ class VersionLoader:
         *,
         stats: StatsRegistry,
         settings: BackendSettings,
+        inference: InferencePort | None = None,
         threads: int = 4,
         retries: int = 0,
     ) -> None:
         self._stats = stats
         self._settings = settings
+        self._inference = inference or InferencePort()
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
         # Not those of the loads: an unload must not wait until somebody's engine is built.
@@ -135,10 +138,16 @@ class VersionLoader:
         return loaded
 
     async def _instance(self, prepared: PreparedVersion, spec: InstanceSpec) -> LoadedInstance:
-        backend = prepared.factory(prepared.options)
+        services = BackendServices(asyncio.get_running_loop(), self._inference)
+        backend = prepared.factory(prepared.options, services)
         began_ns = time.monotonic_ns()
         await self.in_thread(lambda: backend.load(prepared.artifact, prepared.config, spec))
-        return LoadedInstance(spec, backend, time.monotonic_ns() - began_ns)
+        return LoadedInstance(
+            spec,
+            backend,
+            time.monotonic_ns() - began_ns,
+            per_request=prepared.factory.per_request,
+        )
 
     def publish(self, loaded: LoadedVersion) -> None:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""

@@ -101,7 +101,6 @@ def _check_supported(proto: Any) -> None:
     reasons = {
         "ensemble models": proto.platform == ENSEMBLE or proto.HasField("ensemble_scheduling"),
         "sequence batching": proto.HasField("sequence_batching"),
-        "decoupled models": proto.model_transaction_policy.decoupled,
         "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
         "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
         "model warm-up": bool(proto.model_warmup),

@@ -7,7 +7,13 @@ look-ups and, the first time its head is seen, the validation.
 import logging
 from dataclasses import dataclass
 
-from inference_runtime.errors import FailureReason, Internal, RuntimeFault, Unavailable
+from inference_runtime.errors import (
+    FailureReason,
+    Internal,
+    RuntimeFault,
+    SingleAnswerOnly,
+    Unavailable,
+)
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.registry import ModelRegistry
 from inference_runtime.routing.traffic_split import TrafficSplit, split
@@ -160,7 +166,11 @@ class Router:
 def _new_plan(version: LoadedVersion, request: InferRequest) -> RequestPlan:
     head = request.head
     plan = plan_request(head, version.config, request.id)
-    if _worth_keeping(head):
+    if version.config.decoupled:
+        # The same head may come from a caller of the other kind: nothing is remembered.
+        if request.partial is None:
+            raise SingleAnswerOnly()
+    elif _worth_keeping(head):
         if len(version.plans) >= _MAX_PLANS:
             version.plans.clear()
         version.plans[head] = plan

@@ -24,7 +24,8 @@ from inference_runtime.scheduling.faults import (
 from inference_runtime.scheduling.inflight import QUEUED, Inflight
 from inference_runtime.scheduling.release_order import ReleaseOrder
 from inference_runtime.scheduling.request_queue import RequestQueue
-from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.messages import Answer, InferRequest
+from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import Gauges
 
 # Executions on the event loop may go on this long before sockets get their turn again.
@@ -107,6 +108,21 @@ class Dispatcher:
             self._after_settling()
         else:
             self._inflight.abandon(request)
+
+    def deliver(
+        self,
+        instance: Instance,
+        request: InferRequest,
+        answer: Answer,
+        final: bool,
+        times: ExecutionTimes,
+    ) -> None:
+        """An answer that does not come with the end of an execution; see `RequestRunner`."""
+        if not final:
+            self._inflight.respond(request, answer, times)
+            return
+        self._inflight.finish(request, answer, instance.device, times, self._clock())
+        self._after_settling()
 
     async def drain(self) -> None:
         """Refuses new requests; returns when the last one is settled and no thread is left."""

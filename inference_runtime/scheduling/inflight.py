@@ -11,6 +11,7 @@ from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.batch import Execution
 from inference_runtime.scheduling.faults import cancelled
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
+from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import DeviceStats, VersionStats
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,10 @@ class Inflight:
         batch = execution.batch
         requests = batch.requests
         self._stats.executed(device, execution.times, batch.rows, requests[0])
-        answers: Sequence[Answer]
+        if execution.deferred:
+            self._settle_those_done(execution, device, now_ns)
+            return
+        answers: Sequence[Answer | None]
         if execution.faulty or self._abandoned:
             answers = self._settle_each(execution, device, now_ns)
         else:
@@ -83,7 +87,49 @@ class Inflight:
         self.count -= len(requests)
         self.running -= len(requests)
         for request, answer in zip(requests, answers, strict=True):
+            assert answer is not None
             _reply(request, answer)
+
+    def respond(self, request: InferRequest, answer: Answer, times: ExecutionTimes) -> None:
+        """One answer of several, and not the last."""
+        if request.state not in (RUNNING, ABANDONED):
+            return
+        self._stats.responded(request, answer, times)
+        if request.state == RUNNING and request.partial is not None:
+            try:
+                request.partial(request, answer)
+            except Exception:
+                logger.exception("an answer could not be handed over")
+
+    def finish(
+        self,
+        request: InferRequest,
+        answer: Answer,
+        device: DeviceStats,
+        times: ExecutionTimes,
+        now_ns: int,
+    ) -> None:
+        """The last answer of a running request, which is not settled with its execution."""
+        if request.state not in (RUNNING, ABANDONED):
+            return
+        if request.partial is not None:
+            self._stats.responded(request, answer, times)
+        if request.state == ABANDONED:
+            self._abandoned -= 1
+            answer = cancelled()
+        request.state = SETTLED
+        self.count -= 1
+        self.running -= 1
+        if isinstance(answer, InferResponse):
+            self._stats.succeeded(device, times, (request,), now_ns)
+        else:
+            self._stats.failed_after_acceptance(request, answer, now_ns)
+        _reply(request, answer)
+
+    def _settle_those_done(self, execution: Execution, device: DeviceStats, now_ns: int) -> None:
+        for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
+            if answer is not None:
+                self.finish(request, answer, device, execution.times, now_ns)
 
     def _settle_each(self, execution: Execution, device: DeviceStats, now_ns: int) -> list[Answer]:
         answers: list[Answer] = []
@@ -92,6 +138,7 @@ class Inflight:
             if request.state == ABANDONED:
                 self._abandoned -= 1
                 answer = cancelled()
+            assert answer is not None
             answers.append(answer)
             if isinstance(answer, InferResponse):
                 good.append(request)

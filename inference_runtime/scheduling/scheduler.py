@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from inference_runtime.backends.base import LoadedInstance
@@ -9,6 +10,7 @@ from inference_runtime.errors import InvalidArgument
 from inference_runtime.instances.execution_placement import ExecutionPlace, ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
+from inference_runtime.instances.request_runner import RequestRunner
 from inference_runtime.instances.runner import BatchRunner
 from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
 from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
@@ -59,12 +61,8 @@ def build_scheduler(
     afterwards is the caller's. Passive instances get no work.
     """
     active = [loaded for loaded in instances if not loaded.spec.passive]
-    runner = BatchRunner(config, model_name=model_name, version=version)
-    group = InstanceGroup(
-        [
-            Instance(loaded, runner=runner, device=stats.device(loaded.spec.gpu), loop=loop)
-            for loaded in active
-        ]
+    members, runners = _members(
+        active, BatchRunner(config, model_name=model_name, version=version), stats, loop
     )
     batching = config.dynamic_batching
     batcher: Batcher = (
@@ -74,15 +72,43 @@ def build_scheduler(
         DispatcherParts(
             queue=RequestQueue(batching),
             batcher=batcher,
-            group=group,
-            placement=ExecutionPlacement(execution_place(config), instances=len(active)),
+            group=InstanceGroup(members),
+            placement=ExecutionPlacement(
+                ExecutionPlace.THREAD if runners else execution_place(config),
+                instances=len(active),
+            ),
             inflight=Inflight(stats),
             preserve_ordering=batching is not None and batching.preserve_ordering,
         ),
         loop=loop,
     )
+    for instance, runner in runners:
+        runner.deliver = partial(dispatcher.deliver, instance)
     stats.gauges = dispatcher.gauges
     return dispatcher
+
+
+def _members(
+    active: Sequence[LoadedInstance],
+    shared: BatchRunner,
+    stats: VersionStats,
+    loop: asyncio.AbstractEventLoop,
+) -> tuple[list[Instance], list[tuple[Instance, RequestRunner]]]:
+    """The instances, and those that answer request by request with the runner of each."""
+    members: list[Instance] = []
+    runners: list[tuple[Instance, RequestRunner]] = []
+    for loaded in active:
+        device = stats.device(loaded.spec.gpu)
+        if not loaded.per_request:
+            members.append(Instance(loaded, runner=shared, device=device, loop=loop))
+            continue
+        runner = RequestRunner(
+            shared.config, model_name=shared.model_name, version=shared.version, loop=loop
+        )
+        instance = Instance(loaded, runner=runner, device=device, loop=loop)
+        members.append(instance)
+        runners.append((instance, runner))
+    return members, runners
 
 
 def execution_place(config: ModelConfig) -> ExecutionPlace:

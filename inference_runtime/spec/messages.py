@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inference_runtime.errors import RuntimeFault
+from inference_runtime.spec.region_span import RegionSpan
 
 Bytes = bytes | bytearray | memoryview
 
@@ -27,6 +28,7 @@ class RequestedOutput:
     name: str
     class_count: int = 0  # >0: the classification extension
     binary: bool = True  # HTTP only: how the output is to be written
+    region: RegionSpan | None = None  # where it goes, in place of the answer
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -53,12 +55,14 @@ class InferRequest:
     BYTES elements are prefixed by their 4-byte length, BOOL is one byte, BF16 two, as on the wire.
     `done(request, answer)` is called exactly once, on the event loop's thread, with an
     InferResponse or a RuntimeFault. It must not raise; it may be called before `infer` returns.
+    A caller that takes several answers sets `partial`, which is called in the same way for each
+    answer but the last; without it a decoupled model refuses the request.
     """
 
     __slots__ = (
         "arm", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "expires_ns",
-        "generation", "head", "id", "plan", "queue_ns", "received_ns", "state", "traffic_unit",
-        "version",
+        "first_response_ns", "generation", "head", "id", "partial", "plan", "queue_ns",
+        "received_ns", "responses", "state", "traffic_unit", "version",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +80,7 @@ class InferRequest:
         self.context = context  # the front end's own: where the answer goes
         self.received_ns = received_ns  # time.monotonic_ns() when the request was complete
         self.id = id_
+        self.partial: Done | None = None
         self.deadline_ns = 0  # grpc-timeout; 0: none
         self.cancelled = False
         self.state = (
@@ -89,6 +94,8 @@ class InferRequest:
         self.generation = 0
         self.queue_ns = 0
         self.compute_ns = 0
+        self.responses = 0  # how many a decoupled model has given
+        self.first_response_ns = 0  # when the first of them came
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +106,7 @@ class ResponseHead:
     model_version: str
     outputs: tuple[TensorHead, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    empty: bool = False  # no response, only word that none follows: the end of a decoupled request
 
 
 class InferResponse:

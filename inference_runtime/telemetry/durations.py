@@ -86,7 +86,9 @@ class DurationDetail:
     ) -> None:
         if self.first_responses is not None:
             for request in requests:
-                self.first_responses.add(now_ns - request.received_ns)
+                self.first_responses.add(
+                    (request.first_response_ns or now_ns) - request.received_ns
+                )
         if not self.summaries:
             return
         for request in requests:

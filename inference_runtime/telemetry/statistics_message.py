@@ -1,6 +1,7 @@
 """The statistics extension's answer for one version, as the protocol's message."""
 
 from inference_runtime import pb
+from inference_runtime.telemetry.response_stats import CountAndTime, ResponseStats
 from inference_runtime.telemetry.stats import VersionStats
 
 
@@ -29,7 +30,23 @@ def model_statistics(stats: VersionStats) -> pb.ModelStatistics:
         ),
     )
     message.batch_stats.extend(_batch_stats(stats))
+    for index, responses in sorted(stats.responses.by_index.items()):
+        message.response_stats[str(index)].CopyFrom(_response_stats(responses))
     return message
+
+
+def _response_stats(stats: ResponseStats) -> pb.InferResponseStatistics:
+    def duration(one: CountAndTime) -> pb.StatisticDuration:
+        return pb.StatisticDuration(count=one.count, ns=one.ns)
+
+    return pb.InferResponseStatistics(
+        compute_infer=duration(stats.compute_infer),
+        compute_output=duration(stats.compute_output),
+        success=duration(stats.success),
+        fail=duration(stats.fail),
+        empty_response=duration(stats.empty_response),
+        cancel=duration(stats.cancel),
+    )
 
 
 def _batch_stats(stats: VersionStats) -> list[pb.InferBatchStatistics]:

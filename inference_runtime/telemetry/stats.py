@@ -13,8 +13,9 @@ from operator import attrgetter
 
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
-from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.messages import Answer, InferRequest
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
+from inference_runtime.telemetry.response_stats import ResponseCounts
 
 # Without the last bound, so that the last bucket takes everything above.
 _INNER_BOUNDS_NS = BOUNDS_NS[:-1]
@@ -159,6 +160,7 @@ class VersionStats:
         self.failures = dict.fromkeys(FailureReason, 0)
         # The model's own set is there even when all instances are on GPUs.
         self.devices: dict[str, DeviceStats] = {"": DeviceStats("")}
+        self.responses = ResponseCounts()
         self.gauges: Callable[[], Gauges] = Gauges
         self._sources = sources
 
@@ -214,6 +216,13 @@ class VersionStats:
         device.inferences += rows
         if self.detail is not None:
             self.detail.succeeded(times, requests, now_ns)
+
+    def responded(self, request: InferRequest, answer: Answer, times: ExecutionTimes) -> None:
+        """A decoupled model gave one answer; the end of the request is counted besides."""
+        self.responses.add(request, answer, times)
+        if request.responses == 0:
+            request.first_response_ns = times.finished_ns
+        request.responses += 1
 
     def failed_after_acceptance(
         self, request: InferRequest, fault: RuntimeFault, now_ns: int

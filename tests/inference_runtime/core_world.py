@@ -21,6 +21,7 @@ from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.messages import (
     Answer,
     InferRequest,
@@ -116,7 +117,8 @@ async def core_world(
     repository = ModelRepository(
         roots or [path], config_name=config_name, require_complete=not settings.auto_complete
     )
-    loader = VersionLoader(stats=telemetry.registry, settings=settings)
+    inference = InferencePort()
+    loader = VersionLoader(stats=telemetry.registry, settings=settings, inference=inference)
     wanted = WantedModels(state)
     lifecycle = ModelLifecycle(
         repository=repository, registry=registry, loader=loader, wanted=wanted
@@ -132,6 +134,7 @@ async def core_world(
             strict_readiness=strict_readiness,
         )
     )
+    inference.bind(core.infer, core.cancel)
     core.restore_traffic()
     if started:
         await load_at_start(lifecycle, {}, wanted.restore())

@@ -1,14 +1,17 @@
 """Loads one instance of a model the way a server does, without a server."""
 
+import asyncio
 from pathlib import Path
+from typing import cast
 
-from inference_runtime.backends.base import Backend
+from inference_runtime.backends.base import Backend, BackendServices
 from inference_runtime.lifecycle.version_config import (
     BackendSettings,
     PreparedVersion,
     prepare_version,
 )
 from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.spec.inference_port import InferencePort
 from tests.onnx_models import write_model
 
 
@@ -25,6 +28,10 @@ def prepare(
 
 
 def start(prepared: PreparedVersion) -> Backend:
-    backend = prepared.factory(prepared.options)
+    loop = asyncio.new_event_loop()
+    loop.close()  # an array backend asks nothing of the server
+    backend = cast(
+        Backend, prepared.factory(prepared.options, BackendServices(loop, InferencePort()))
+    )
     backend.load(prepared.artifact, prepared.config, next(prepared.config.instances()))
     return backend

@@ -1,0 +1,53 @@
+"""One request as a backend sees it that answers request by request, and the way its answers take back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inference_runtime.errors import RuntimeFault
+from inference_runtime.spec.messages import Bytes, InferRequest
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WireTensor:
+    """A tensor in its wire form: little-endian, BYTES elements prefixed by their length."""
+
+    name: str
+    datatype: str
+    shape: Shape
+    data: Bytes
+
+
+# The outputs of one response, in any order; or why there is none.
+Reply = Sequence[WireTensor] | RuntimeFault
+Send = Callable[["ModelCall", Reply | None, bool], None]
+
+
+class ModelCall:
+    """Shapes are what the model sees: with the batch dimension, and with `reshape` applied."""
+
+    __slots__ = ("_send", "gathered_ns", "inputs", "outputs", "request", "started_ns")
+
+    def __init__(
+        self,
+        request: InferRequest,
+        inputs: Sequence[WireTensor],
+        outputs: Sequence[str],
+        send: Send,
+    ) -> None:
+        self.request = request
+        self.inputs = inputs  # those that the request gives, in the config's order
+        self.outputs = outputs  # names of the outputs asked for
+        self.started_ns = 0
+        self.gathered_ns = 0
+        self._send = send
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody waits for the answer any more; a model that looks may stop early."""
+        return self.request.cancelled
+
+    def send(self, reply: Reply | None, *, final: bool) -> None:
+        """Any thread. None with `final` ends the call without another response; after that nothing counts."""
+        self._send(self, reply, final)
