@@ -8,8 +8,8 @@ import uvloop
 
 from inference_runtime.cli import UsageError, parse, usage
 from inference_runtime.server import Server, ServerFailed
-from inference_runtime.settings import LogSettings, RuntimeSettings
-from inference_runtime.telemetry.logs import configure_logs
+from inference_runtime.settings import RuntimeSettings
+from inference_runtime.telemetry.logs import RuntimeLog
 
 logger = logging.getLogger(__name__)
 
@@ -23,31 +23,24 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"{usage()}\n\n{error}\n")
         return 1
-    configure_logs(
-        levels=_levels(settings.logs), iso8601=settings.logs.iso8601, file=settings.logs.file
-    )
+    log = RuntimeLog(settings.logs)
+    try:
+        log.install()
+    except OSError as error:
+        sys.stderr.write(f"Failed to open log file: {error}\n")
+        return 1
     for warning in warnings:
         logger.warning(warning)
     try:
-        uvloop.run(_serve(settings))
+        uvloop.run(_serve(settings, log))
     except ServerFailed as failure:
         logger.error("%s", failure)
         return 1
     return 0
 
 
-async def _serve(settings: RuntimeSettings) -> None:
-    await Server(settings).run()
-
-
-def _levels(logs: LogSettings) -> frozenset[int]:
-    switches = {
-        logging.DEBUG: logs.verbose > 0,
-        logging.INFO: logs.info,
-        logging.WARNING: logs.warning,
-        logging.ERROR: logs.error,
-    }
-    return frozenset(level for level, on in switches.items() if on)
+async def _serve(settings: RuntimeSettings, log: RuntimeLog) -> None:
+    await Server(settings, log).run()
 
 
 if __name__ == "__main__":

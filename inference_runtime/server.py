@@ -29,6 +29,8 @@ from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.settings import Listen, RuntimeSettings
+from inference_runtime.spec.inference_port import InferencePort
+from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -51,8 +53,9 @@ class FrontEnd(Protocol):
 
 
 class Server:
-    def __init__(self, settings: RuntimeSettings) -> None:
+    def __init__(self, settings: RuntimeSettings, log: RuntimeLog) -> None:
         self._settings = settings
+        self._log = log
         explicit = settings.mode is ModelControlMode.EXPLICIT
         state = settings.state_directory
         self._telemetry = Telemetry(settings.metrics_options)
@@ -84,8 +87,10 @@ class Server:
 
     def _build(self) -> None:
         settings = self._settings
+        inference = InferencePort()
         self._loader = VersionLoader(
             stats=self._telemetry.registry,
+            inference=inference,
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,
@@ -110,8 +115,10 @@ class Server:
                 mode=settings.mode,
                 server_id=settings.server_id,
                 strict_readiness=settings.strict_readiness,
+                log=self._log,
             )
         )
+        inference.bind(self.core.infer, self.core.cancel)
 
     async def _serve(self) -> None:
         settings = self._settings

@@ -1,10 +1,12 @@
 """The process' settings: what the command line says, typed and checked, in one frozen value."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
 
 
@@ -17,16 +19,6 @@ class Listen:
     address: str
     port: int
     reuse_port: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    verbose: int = 0
-    info: bool = True
-    warning: bool = True
-    error: bool = True
-    iso8601: bool = False
-    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +47,14 @@ class RuntimeSettings:
     metrics_options: MetricsOptions = field(default_factory=MetricsOptions)
     http_max_input_bytes: int = 64 << 20
     grpc_compression_level: int = 0  # zlib's; 0: none
-    logs: LogSettings = LogSettings()
+    logs: LogSettings = field(default_factory=LogSettings)
     state_directory: Path | None = None  # --switchyard-state-dir: without it nothing is remembered
 
     @property
     def listens(self) -> tuple[Listen, ...]:
         return tuple(listen for listen in (self.http, self.grpc, self.metrics) if listen.enabled)
+
+
+def escapes_log_messages() -> bool:
+    """What TRITON_SERVER_ESCAPE_LOG_MESSAGES says; without it a log may hold lines that clients made up."""
+    return os.environ.get("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "1") != "0"

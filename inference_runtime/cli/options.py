@@ -112,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
     _here("log-warning", Kind.SWITCH, "true", "lines of level warning"),
     _here("log-error", Kind.SWITCH, "true", "lines of level error"),
     _here("log-format", Kind.TEXT, "default", "default or ISO8601"),
-    _here("log-file", Kind.TEXT, "", "file to log to, in place of standard error"),
+    _here("log-file", Kind.TEXT, "", "file for all lines, in place of standard output and error"),
     _refused("cache-config", Kind.LIST),
     _ignored("cache-directory", Kind.TEXT),
     _refused("response-cache-byte-size", Kind.NUMBER, "0"),

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
 from inference_runtime.lifecycle.start_up import ModelControlMode
-from inference_runtime.settings import Listen, LoadSettings, LogSettings, RuntimeSettings
+from inference_runtime.settings import (
+    Listen,
+    LoadSettings,
+    RuntimeSettings,
+    escapes_log_messages,
+)
+from inference_runtime.telemetry.logs import FORMATS, LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
 
 DEPRECATED_STRICT = (
@@ -203,13 +209,14 @@ def _logs(given: Arguments) -> LogSettings:
     if not verbose.isdecimal():
         raise UsageError(f'Bad option: "--log-verbose". Use a whole number, not "{verbose}".')
     form = given.text("log-format")
-    if form not in ("default", "ISO8601"):
+    if form not in FORMATS:
         raise UsageError(f'Bad option: "--log-format". Use default or ISO8601, not "{form}".')
     return LogSettings(
-        verbose=int(verbose),
+        verbose_level=int(verbose),
         info=given.switch("log-info"),
         warning=given.switch("log-warning"),
         error=given.switch("log-error"),
-        iso8601=form == "ISO8601",
+        format=form,
         file=given.text("log-file"),
+        escape=escapes_log_messages(),
     )

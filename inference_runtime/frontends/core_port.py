@@ -6,10 +6,14 @@ from typing import Any, Protocol
 from inference_runtime import pb
 from inference_runtime.protocol.admin_codec import IndexEntry
 from inference_runtime.spec.messages import InferRequest
+from inference_runtime.telemetry.logs import RuntimeLog
 
 
 class CorePort(Protocol):
     """All calls on the event loop's thread. Lookups raise RuntimeFault with the text for the client."""
+
+    @property
+    def log(self) -> RuntimeLog: ...
 
     def infer(self, request: InferRequest) -> None:
         """Never raises; `request.done` is called exactly once, maybe before this returns."""

@@ -10,6 +10,7 @@ from inference_runtime.errors import InvalidArgument, RuntimeFault, Unsupported
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_head import Method
 from inference_runtime.frontends.grpc_infer import InferMethod
+from inference_runtime.frontends.grpc_settings import SettingsHandlers
 from inference_runtime.frontends.grpc_stream import StreamInferMethod
 from inference_runtime.frontends.grpc_unary import AdminMethod, Handler
 from inference_runtime.protocol import admin_codec
@@ -27,7 +28,8 @@ def method_table(context: GrpcContext) -> dict[bytes, Method]:
         _SERVICE + b"ModelInfer": InferMethod(context),
         _SERVICE + b"ModelStreamInfer": StreamInferMethod(context),
     }
-    for name, (request, handler) in handlers.table().items():
+    settings = SettingsHandlers(context.core)
+    for name, (request, handler) in {**handlers.table(), **settings.table()}.items():
         table[_SERVICE + name.encode()] = AdminMethod(context, request, handler)
     check, answer = _health_messages()
     table[_HEALTH_CHECK] = AdminMethod(context, check, handlers.health(answer))
@@ -62,7 +64,6 @@ class _Handlers:
             "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, _no_regions),
             "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, _no_regions),
             "TraceSetting": (pb.TraceSettingRequest, _no_tracing),
-            "LogSettings": (pb.LogSettingsRequest, _no_logging),
         }
 
     def health(self, answer: type[Any]) -> Handler:
@@ -130,10 +131,6 @@ def _no_regions(_: Any) -> Reply:
 
 def _no_tracing(_: Any) -> Reply:
     raise Unsupported(admin_codec.NO_TRACING)
-
-
-def _no_logging(_: Any) -> Reply:
-    raise Unsupported(admin_codec.NO_LOGGING)
 
 
 def _refuse_repository(name: str) -> None:

@@ -1,5 +1,6 @@
 """What stands behind HTTP/1.1 connections: routes, and the memory of heads that came before."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from inference_runtime.frontends import http1_head
@@ -65,14 +66,22 @@ class HttpShared:
     """What all connections of one server share."""
 
     def __init__(self, router: Router, budget: MemoryBudget, timeouts: HttpTimeouts) -> None:
-        self.router = router
+        self._router = router
+        self._wrap: Callable[[Route], Route] | None = None
         self.budget = budget
         self.timeouts = timeouts
         self.heads: Memo[bytes, Known] = Memo(limit_count=_HEADS, limit_bytes=_HEADS_BYTES)
 
+    def wrap_routes(self, wrap: Callable[[Route], Route] | None) -> None:
+        """From the next request on, every route goes through `wrap`."""
+        if wrap is not self._wrap:
+            self._wrap = wrap
+            self.heads.clear()
+
     def known(self, raw: bytes) -> Known:
         head = http1_head.parse(raw)
-        known = Known(head, self.router.route(head))
+        route = self._router.route(head)
+        known = Known(head, route if self._wrap is None else self._wrap(route))
         if len(raw) <= _HEAD_SIZE:
             self.heads.put(raw, known, 3 * len(raw))
         return known

@@ -39,7 +39,6 @@ class AdminHandlers:
         for method in ("GET", "POST"):
             rows.append((method, "/v2/trace/setting", _refuse(admin_codec.NO_TRACING)))
             rows.append((method, "/v2/models/{m}/trace/setting", _refuse(admin_codec.NO_TRACING)))
-            rows.append((method, "/v2/logging", _refuse(admin_codec.NO_LOGGING)))
         return rows
 
     def _live(self, call: HttpCall) -> HttpReply:

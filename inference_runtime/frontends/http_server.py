@@ -11,6 +11,7 @@ from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.http_admin import AdminHandlers
 from inference_runtime.frontends.http_infer import InferService
+from inference_runtime.frontends.http_path_log import LoggedRoute
 from inference_runtime.frontends.http_routes import (
     Arguments,
     Entry,
@@ -20,9 +21,11 @@ from inference_runtime.frontends.http_routes import (
     RouteTable,
     segments,
 )
+from inference_runtime.frontends.http_settings import SettingsHandlers
 from inference_runtime.frontends.http_switchyard import SwitchyardHandlers
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
+from inference_runtime.telemetry.logs import RuntimeLog
 
 MAX_INPUT_BYTES = 67108864
 
@@ -50,16 +53,20 @@ async def serve_http(
     limit = chosen.max_input_bytes
     entries = handler_entries(AdminHandlers(core).table(), limit)
     entries += handler_entries(SwitchyardHandlers(core).table(), limit)
+    entries += handler_entries(SettingsHandlers(core).table(), limit)
     entries += _infer_entries(infer)
-    return await serve_entries(entries, host, port, chosen)
+    return await serve_entries(entries, host, port, chosen, core.log)
 
 
 async def serve_entries(
-    entries: Sequence[Entry], host: str, port: int, options: HttpOptions
+    entries: Sequence[Entry], host: str, port: int, options: HttpOptions, log: RuntimeLog
 ) -> Listener:
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
     shared = HttpShared(RouteTable(entries), budget, options.timeouts)
+    log.listen(
+        lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None)
+    )
     await listener.start(
         lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
     )

@@ -21,4 +21,5 @@ async def serve_metrics(
         ("GET", "/metrics", metrics),
         ("GET", "/metrics/", metrics),
     ]
-    return await serve_entries(handler_entries(table, 0), host, port, options or HttpOptions())
+    entries = handler_entries(table, 0)
+    return await serve_entries(entries, host, port, options or HttpOptions(), core.log)

@@ -32,7 +32,6 @@ REGIONS_DISABLED: Final = (
 )
 
 NO_TRACING: Final = "the server does not support tracing"
-NO_LOGGING: Final = "the server does not support logging settings"
 
 # 64-bit integers are JSON numbers, except in these places, which Triton leaves as strings.
 _NUMBERS_AS_STRINGS: Final = frozenset(

@@ -18,6 +18,7 @@ from inference_runtime.routing.router import Router
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.spec.states import IndexEntry
 from inference_runtime.spec.traffic import TrafficTable, read_table, table_body
+from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.snapshot import TrafficShare
 from inference_runtime.telemetry.telemetry import Telemetry
 
@@ -36,6 +37,7 @@ class CoreParts:
     mode: ModelControlMode = ModelControlMode.NONE
     server_id: str = "triton"
     strict_readiness: bool = True
+    log: RuntimeLog = field(default_factory=RuntimeLog)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -48,6 +50,7 @@ class RuntimeCore:
         self._registry.on_change = lambda _name: self._router.rebuild()
         parts.telemetry.traffic = self._shares
         parts.telemetry.unrouted = lambda: self._router.unrouted
+        self.log = parts.log
         self._live = True
         self._started = False
         self._exiting = False

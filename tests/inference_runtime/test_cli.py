@@ -83,7 +83,8 @@ def test_the_deprecated_switch_warns_and_means_what_it_meant():
 
 def test_logs():
     logs = settings("--log-verbose=true", "--log-format=ISO8601", "--log-info=false").logs
-    assert (logs.verbose, logs.iso8601, logs.info, logs.warning) == (1, True, False, True)
+    assert (logs.verbose_level, logs.format) == (1, "ISO8601")
+    assert (logs.info, logs.warning, logs.escape) == (False, True, True)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from inference_runtime.spec.messages import (
     ResponseHead,
     TensorHead,
 )
+from inference_runtime.telemetry.logs import RuntimeLog
 
 Compute = Callable[[InferRequest], list[tuple[str, str, tuple[int, ...], bytes]]]
 
@@ -129,6 +130,7 @@ class FakeCore:
         self.tables: dict[str, dict[str, Any]] = {}
         self.arm = ""
         self.unit = ""
+        self.log = RuntimeLog()
         self.is_live = True
         self.is_ready = True
         self.arrival = asyncio.Event()

@@ -119,7 +119,6 @@ def test_a_model_called_stats_has_no_metadata(plain):
         ("POST", "/v2/models/simple/versions/1/generate_stream", 501, "generate extension"),
         ("GET", "/v2/trace/setting", 501, "does not support tracing"),
         ("POST", "/v2/models/simple/trace/setting", 501, "does not support tracing"),
-        ("GET", "/v2/logging", 501, "does not support logging"),
         (
             "POST",
             "/v2/systemsharedmemory/region/r/register",
