@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inference_runtime.errors import Cancelled, InvalidArgument, SingleAnswerOnly
-from inference_runtime.spec.messages import InferRequest, InferResponse
+from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import WAIT_SECONDS, core_world, data_of, head_of
 
 CONFIG = """
@@ -40,7 +40,7 @@ def ask(world, values, *, delay_ms=0, delays=None):
         "DELAY": np.array(delays if delays is not None else [delay_ms] * len(values), np.uint32),
         "WAIT": np.array([0], np.uint32),
     }
-    partials: list = []
+    partials: list[Answer] = []
     request, future = world.submit(
         head_of("repeat", inputs),
         data_of(inputs),
