@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inference_runtime.frontends.grpc_server import GrpcOptions
+from inference_runtime.frontends.http_server import HttpOptions
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
@@ -18,7 +20,6 @@ class Listen:
     enabled: bool
     address: str
     port: int
-    reuse_port: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class RuntimeSettings:
     strict_readiness: bool = True
     loading: LoadSettings = LoadSettings()
     metrics_options: MetricsOptions = field(default_factory=MetricsOptions)
-    http_max_input_bytes: int = 64 << 20
-    grpc_compression_level: int = 0  # zlib's; 0: none
+    http_options: HttpOptions = field(default_factory=HttpOptions)
+    grpc_options: GrpcOptions = field(default_factory=GrpcOptions)
     logs: LogSettings = field(default_factory=LogSettings)
     state_directory: Path | None = None  # --switchyard-state-dir: without it nothing is remembered
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
+from inference_runtime.cli.front_ends import grpc_options, http_options
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.settings import (
     Listen,
@@ -48,13 +49,12 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         strict_readiness=given.switch("strict-readiness"),
         loading=_loading(given, warnings),
         metrics_options=_metrics_options(given),
-        http_max_input_bytes=_max_input(given),
-        grpc_compression_level=_compression(given),
+        http_options=http_options(given),
+        grpc_options=grpc_options(given),
         logs=_logs(given),
         state_directory=Path(state) if state else None,
     )
     _check_ports(settings.listens)
-    _check_grpc_threads(given)
     return settings, warnings
 
 
@@ -79,7 +79,6 @@ def _listen(given: Arguments, label: str, prefix: str) -> Listen:
         enabled=given.switch(f"allow-{prefix}"),
         address=given.text(f"{prefix}-address"),
         port=_port(given, f"{prefix}-port"),
-        reuse_port=given.switch(f"reuse-{prefix}-port"),
     )
 
 
@@ -107,36 +106,11 @@ def _check_ports(listens: Sequence[Listen]) -> None:
         taken[place] = listen.name
 
 
-def _check_grpc_threads(given: Arguments) -> None:
-    if not 2 <= given.number("grpc-infer-thread-count") <= 128:
-        raise UsageError(
-            "invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128."
-        )
-
-
 def _config_name(given: Arguments) -> str:
     name = given.text("model-config-name")
     if given.given("model-config-name") and (not name or "/" in name or name.startswith(".")):
         raise UsageError("Error: --model-config-name must be the name of a file in configs/")
     return name
-
-
-def _compression(given: Arguments) -> int:
-    text = given.text("grpc-infer-response-compression-level")
-    levels = {"none": 0, "low": 1, "medium": 5, "high": 9}
-    if text not in levels:
-        raise UsageError(
-            'Bad option: "--grpc-infer-response-compression-level". Use none, low, medium or high, '
-            f'not "{text}".'
-        )
-    return levels[text]
-
-
-def _max_input(given: Arguments) -> int:
-    size = int(given.text("http-max-input-size"))
-    if size <= 0:
-        raise UsageError("Error: --http-max-input-size must be greater than 0.")
-    return size
 
 
 def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:

@@ -8,15 +8,18 @@ from inference_runtime.frontends.grpc_messages import ENCODINGS, CallFault, unsu
 from inference_runtime.frontends.h2_headers import well_formed
 from inference_runtime.frontends.h2_stream import H2Stream, OnData
 from inference_runtime.frontends.hpack import Field
+from inference_runtime.frontends.restrictions import Restrictions, grpc_category
 from inference_runtime.protocol.error_codec import (
     GRPC_INTERNAL,
     GRPC_RESOURCE_EXHAUSTED,
+    GRPC_UNAVAILABLE,
     GRPC_UNIMPLEMENTED,
 )
 from inference_runtime.protocol.memo import Memo
 
 _HEADS: Final = 4096
 _HEADS_BYTES: Final = 16 << 20
+_RESTRICTED: Final = "This protocol is restricted, expecting header '%s'"
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_NS: Final = {
     b"H": 3_600_000_000_000,
@@ -75,11 +78,18 @@ class CallHead:
 class CallHeads:
     """Makes heads. `refuse` is the method that answers calls whose head has a fault."""
 
-    __slots__ = ("_memo", "_methods", "_refuse")
+    __slots__ = ("_memo", "_methods", "_refuse", "_required")
 
-    def __init__(self, methods: Mapping[bytes, Method], refuse: Method) -> None:
+    def __init__(
+        self,
+        methods: Mapping[bytes, Method],
+        refuse: Method,
+        restrictions: Restrictions | None = None,
+    ) -> None:
         self._methods = methods
         self._refuse = refuse
+        by_category = restrictions or {}
+        self._required = {path: by_category.get(grpc_category(path)) for path in methods}
         self._memo: Memo[tuple[Field, ...], CallHead] = Memo(
             limit_count=_HEADS, limit_bytes=_HEADS_BYTES
         )
@@ -126,6 +136,9 @@ class CallHeads:
         method = self._methods.get(values[b":path"])
         if method is None:
             return self._faulty(metadata, _unknown(metadata[":path"]))
+        required = self._required[values[b":path"]]
+        if required is not None and not required.given_in(metadata):
+            return self._faulty(metadata, CallFault(GRPC_UNAVAILABLE, _RESTRICTED % required.name))
         head = CallHead(method, metadata)
         head.accepts = metadata.get("grpc-accept-encoding", "")
         head.encoding = metadata.get("grpc-encoding", "")

@@ -12,6 +12,7 @@ from inference_runtime.frontends.h2_limits import INT32_MAX, H2Limits
 from inference_runtime.frontends.h2_watch import H2Timeouts
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
+from inference_runtime.frontends.restrictions import Restrictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class GrpcOptions:
     max_message_bytes: int = INT32_MAX
     unfinished_bytes: int = 4 << 30  # of requests that have not fully arrived, over all connections
     compression_level: int = 0  # zlib's, of answers to infer for clients that accept gzip; 0: none
+    restrictions: Restrictions = field(default_factory=dict)  # --grpc-restricted-protocol
     limits: H2Limits = field(default_factory=H2Limits)
     timeouts: H2Timeouts = field(default_factory=H2Timeouts)
 
@@ -36,7 +38,7 @@ async def serve_grpc(
         max_message_bytes=chosen.max_message_bytes,
         compression_level=chosen.compression_level,
     )
-    heads = CallHeads(method_table(context), RefusedMethod())
+    heads = CallHeads(method_table(context), RefusedMethod(), chosen.restrictions)
     listener = Listener(chosen.max_connections)
 
     def connection() -> H2Connection:

@@ -13,7 +13,9 @@ from inference_runtime.frontends.http1_application import Route
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
+from inference_runtime.frontends.restrictions import Restrictions, http_category
 
+_RESTRICTED: Final = "This API is restricted, expecting header '%s'"
 Arguments = Mapping[str, str]
 
 
@@ -42,16 +44,19 @@ class Entry:
 class RouteTable:
     """Paths are matched whole and in order."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
+    def __init__(self, entries: Sequence[Entry], restrictions: Restrictions | None = None) -> None:
+        by_category = restrictions or {}
+        self._entries = [(entry, by_category.get(http_category(entry.path))) for entry in entries]
 
     def route(self, head: RequestHead1) -> Route:
         segments = [unquote(segment) for segment in head.path.split("/")[1:]]
         known_path = False
-        for entry in self._entries:
+        for entry, required in self._entries:
             arguments = _match(entry.path, segments)
             if arguments is None:
                 continue
+            if required is not None and not required.given_in(head.headers):
+                return FixedRoute(error_reply(403, _RESTRICTED % required.name))
             if entry.method == head.method:
                 return entry.make(head, arguments)
             known_path = True

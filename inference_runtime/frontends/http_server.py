@@ -25,6 +25,7 @@ from inference_runtime.frontends.http_settings import SettingsHandlers
 from inference_runtime.frontends.http_switchyard import SwitchyardHandlers
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
+from inference_runtime.frontends.restrictions import Restrictions
 from inference_runtime.telemetry.logs import RuntimeLog
 
 MAX_INPUT_BYTES = 67108864
@@ -40,6 +41,7 @@ class HttpOptions:
     )
     unfinished_bytes: int = 4 << 30  # of bodies that have not fully arrived, over all connections
     timeouts: HttpTimeouts = field(default_factory=HttpTimeouts)
+    restrictions: Restrictions = field(default_factory=dict)  # --http-restricted-api
 
 
 async def serve_http(
@@ -63,10 +65,8 @@ async def serve_entries(
 ) -> Listener:
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
-    shared = HttpShared(RouteTable(entries), budget, options.timeouts)
-    log.listen(
-        lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None)
-    )
+    shared = HttpShared(RouteTable(entries, options.restrictions), budget, options.timeouts)
+    log.listen(lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None))
     await listener.start(
         lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
     )

@@ -29,7 +29,7 @@ def test_the_defaults_are_tritons():
     assert found.poll_seconds == 15
     assert found.loading.threads == 4
     assert found.loading.auto_complete
-    assert found.http_max_input_bytes == 67108864
+    assert found.http_options.max_input_bytes == 67108864
     assert found.state_directory is None
 
 
@@ -101,7 +101,6 @@ def test_logs():
         (["--http-max-input-size=0"], "Error: --http-max-input-size must be greater than 0."),
         (["--http-max-input-size=-1"], "Error: --http-max-input-size must be greater than 0."),
         (["--rate-limit=execution_count"], "--rate-limit is not supported by this server yet"),
-        (["--allow-client-shm=true"], "--allow-client-shm is not supported by this server yet"),
         (["--cache-config=local,size=1"], "--cache-config is not supported by this server yet"),
         (["--grpc-use-ssl=true"], "--grpc-use-ssl is not supported by this server yet"),
         (
@@ -130,7 +129,7 @@ def test_a_repository_is_required():
 
 
 def test_what_is_not_built_is_accepted_at_its_default():
-    settings("--rate-limit=off", "--allow-client-shm=false", "--grpc-keepalive-time=1000")
+    settings("--rate-limit=off", "--grpc-keepalive-time=1000")
 
 
 def test_the_usage_and_the_docs_name_every_option():
