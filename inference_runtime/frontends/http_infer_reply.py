@@ -135,10 +135,10 @@ class InferReplies:
     ) -> None:
         if isinstance(fault, SingleAnswerOnly):
             fault = SingleAnswerOnly("HTTP end point")
-        connection.reply(fault_reply(fault, _version_headers(request)))
+        connection.reply(fault_reply(fault, version_headers(request)))
 
 
-def _version_headers(request: InferRequest) -> Headers:
+def version_headers(request: InferRequest) -> Headers:
     version: Any = request.version
     if version is None:
         return ()
@@ -158,6 +158,6 @@ def _headers(request: InferRequest, encoded: HttpAnswer, size: int) -> bytes:
         )
     else:
         lines.append(b"Content-Type: %b\r\n" % JSON)
-    lines.extend(b"%b: %b\r\n" % header for header in _version_headers(request))
+    lines.extend(b"%b: %b\r\n" % header for header in version_headers(request))
     lines.append(b"Content-Length: %d\r\n" % size)
     return b"".join(lines)
