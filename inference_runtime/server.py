@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from inference_runtime.errors import RuntimeFault
-from inference_runtime.frontends.grpc_server import GrpcOptions, serve_grpc
-from inference_runtime.frontends.http_server import HttpOptions, serve_http
+from inference_runtime.frontends.grpc_server import serve_grpc
+from inference_runtime.frontends.http_server import serve_http
 from inference_runtime.frontends.metrics_server import serve_metrics
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
 from inference_runtime.lifecycle.loader import VersionLoader
@@ -143,9 +143,7 @@ class Server:
             self.core,
             host=listen.address,
             port=listen.port,
-            options=HttpOptions(
-                reuse_port=listen.reuse_port, max_input_bytes=self._settings.http_max_input_bytes
-            ),
+            options=self._settings.http_options,
         )
 
     async def _grpc(self, listen: Listen) -> FrontEnd:
@@ -153,10 +151,7 @@ class Server:
             self.core,
             host=listen.address,
             port=listen.port,
-            options=GrpcOptions(
-                reuse_port=listen.reuse_port,
-                compression_level=self._settings.grpc_compression_level,
-            ),
+            options=self._settings.grpc_options,
         )
 
     async def _metrics(self, listen: Listen) -> FrontEnd:
