@@ -29,6 +29,7 @@ from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.settings import Listen, RuntimeSettings
+from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
@@ -67,6 +68,7 @@ class Server:
         self._registry = ModelRegistry()
         self._wanted = WantedModels(state if explicit else None)
         self._traffic = TrafficStore(state)
+        self._regions = Regions(settings.regions)
         self._front_ends: list[tuple[Listen, FrontEnd]] = []
         self._exit_asked = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None  # the loop keeps only a weak reference
@@ -116,6 +118,7 @@ class Server:
                 server_id=settings.server_id,
                 strict_readiness=settings.strict_readiness,
                 log=self._log,
+                regions=self._regions,
             )
         )
         inference.bind(self.core.infer, self.core.cancel)
@@ -243,6 +246,7 @@ class Server:
         finished = await self._in_time(self._lifecycle.shut_down, ends_at)
         grace = min(max(ends_at - time.monotonic(), 0.1), _WIND_UP_SECONDS)
         await asyncio.gather(*(front_end.close(grace) for _, front_end in self._front_ends))
+        self._regions.close()
         self._loader.close()
         self._wanted.close()
         if not finished:

@@ -8,6 +8,7 @@ from pathlib import Path
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.http_server import HttpOptions
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
 
@@ -46,6 +47,7 @@ class RuntimeSettings:
     strict_readiness: bool = True
     loading: LoadSettings = LoadSettings()
     metrics_options: MetricsOptions = field(default_factory=MetricsOptions)
+    regions: RegionOptions = field(default_factory=RegionOptions)
     http_options: HttpOptions = field(default_factory=HttpOptions)
     grpc_options: GrpcOptions = field(default_factory=GrpcOptions)
     logs: LogSettings = field(default_factory=LogSettings)

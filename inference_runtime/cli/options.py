@@ -127,9 +127,12 @@ OPTIONS: tuple[Option, ...] = (
     _ignored("backend-directory", Kind.TEXT),
     _here("backend-config", Kind.LIST, "", "<backend>,<key>=<value> or <key>=<value>"),
     _ignored("repoagent-directory", Kind.TEXT),
-    _refused("allow-client-shm", Kind.SWITCH, "false"),
+    _here("allow-client-shm", Kind.SWITCH, "false", "clients on loopback may use shared memory"),
     _refused("allow-sagemaker", Kind.SWITCH, "false"),
     _refused("allow-vertex-ai", Kind.SWITCH, "false"),
+    _here("switchyard-shm-remote", Kind.SWITCH, "false", "clients outside of loopback may, too"),
+    _here("switchyard-shm-regions", Kind.NUMBER, "512", "regions that may be registered at once"),
+    _here("switchyard-shm-bytes", Kind.NUMBER, "4294967296", "shared memory inputs in flight"),
     _here("switchyard-state-dir", Kind.TEXT, "", "keeps traffic tables and explicit loads"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}

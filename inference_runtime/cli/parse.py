@@ -12,6 +12,7 @@ from inference_runtime.settings import (
     RuntimeSettings,
     escapes_log_messages,
 )
+from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import FORMATS, LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
 
@@ -49,6 +50,7 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         strict_readiness=given.switch("strict-readiness"),
         loading=_loading(given, warnings),
         metrics_options=_metrics_options(given),
+        regions=_regions(given),
         http_options=http_options(given),
         grpc_options=grpc_options(given),
         logs=_logs(given),
@@ -111,6 +113,15 @@ def _config_name(given: Arguments) -> str:
     if given.given("model-config-name") and (not name or "/" in name or name.startswith(".")):
         raise UsageError("Error: --model-config-name must be the name of a file in configs/")
     return name
+
+
+def _regions(given: Arguments) -> RegionOptions:
+    return RegionOptions(
+        enabled=given.switch("allow-client-shm"),
+        remote=given.switch("switchyard-shm-remote"),
+        max_regions=given.number("switchyard-shm-regions", 1),
+        max_copied_bytes=given.number("switchyard-shm-bytes", 1),
+    )
 
 
 def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from inference_runtime import pb
 from inference_runtime.protocol.admin_codec import IndexEntry
+from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.telemetry.logs import RuntimeLog
 
@@ -14,6 +15,9 @@ class CorePort(Protocol):
 
     @property
     def log(self) -> RuntimeLog: ...
+
+    @property
+    def regions(self) -> Regions: ...
 
     def infer(self, request: InferRequest) -> None:
         """Never raises; `request.done` is called exactly once, maybe before this returns."""

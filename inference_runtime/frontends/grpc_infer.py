@@ -27,9 +27,11 @@ from inference_runtime.frontends.h2_frames import (
 from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.hpack import literal
+from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED, GRPC_INTERNAL
 from inference_runtime.protocol.grpc_codec import HEAVY, Split
+from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import Answer, Bytes, InferRequest, InferResponse
 
 _log = logging.getLogger(__name__)
@@ -123,7 +125,16 @@ class InferMethod(UnaryMethod):
         core = self._context.core
         stream.plan = plan
         head = plan.head
-        request = InferRequest(head, data, self.done, stream, now_ns, id_)
+        done, infer = self.done, core.infer
+        if plan.regions is not None:
+            try:
+                local = is_loopback(stream.connection.transport)
+                use = RegionUse(core.regions, plan.regions, done, local=local)
+            except RuntimeFault as fault:
+                self.fail(stream, error_codec.grpc_status(fault), fault.text)
+                return
+            done, infer = use.done, partial(use.start, infer=infer)
+        request = InferRequest(head, data, done, stream, now_ns, id_)
         stream.request = request
         call = stream.head
         if call.timeout_ns:
@@ -131,7 +142,7 @@ class InferMethod(UnaryMethod):
         unit_header = core.unit_header(head.model_name)
         if unit_header:
             request.traffic_unit = call.metadata.get(unit_header, "")
-        core.infer(request)
+        infer(request)
 
     def reset(self, stream: H2Stream) -> None:
         request = stream.request

@@ -10,6 +10,7 @@ from inference_runtime.errors import InvalidArgument, RuntimeFault, Unsupported
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_head import Method
 from inference_runtime.frontends.grpc_infer import InferMethod
+from inference_runtime.frontends.grpc_regions import region_methods
 from inference_runtime.frontends.grpc_settings import SettingsHandlers
 from inference_runtime.frontends.grpc_stream import StreamInferMethod
 from inference_runtime.frontends.grpc_unary import AdminMethod, Handler
@@ -31,6 +32,8 @@ def method_table(context: GrpcContext) -> dict[bytes, Method]:
     settings = SettingsHandlers(context.core)
     for name, (request, handler) in {**handlers.table(), **settings.table()}.items():
         table[_SERVICE + name.encode()] = AdminMethod(context, request, handler)
+    for name, method in region_methods(context).items():
+        table[_SERVICE + name.encode()] = method
     check, answer = _health_messages()
     table[_HEALTH_CHECK] = AdminMethod(context, check, handlers.health(answer))
     return table
@@ -54,15 +57,6 @@ class _Handlers:
             "RepositoryIndex": (pb.RepositoryIndexRequest, self._index),
             "RepositoryModelLoad": (pb.RepositoryModelLoadRequest, self._load),
             "RepositoryModelUnload": (pb.RepositoryModelUnloadRequest, self._unload),
-            "SystemSharedMemoryStatus": (
-                pb.SystemSharedMemoryStatusRequest,
-                self._system_regions,
-            ),
-            "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, _no_regions),
-            "SystemSharedMemoryUnregister": (pb.SystemSharedMemoryUnregisterRequest, _no_regions),
-            "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, self._cuda_regions),
-            "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, _no_regions),
-            "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, _no_regions),
             "TraceSetting": (pb.TraceSettingRequest, _no_tracing),
         }
 
@@ -115,18 +109,6 @@ class _Handlers:
         dependents = admin_codec.unload_dependents(request.parameters)
         await self._core.unload(request.model_name, unload_dependents=dependents)
         return pb.RepositoryModelUnloadResponse()
-
-    def _system_regions(self, request: pb.SystemSharedMemoryStatusRequest) -> Reply:
-        admin_codec.refuse_region("system", request.name)
-        return pb.SystemSharedMemoryStatusResponse()
-
-    def _cuda_regions(self, request: pb.CudaSharedMemoryStatusRequest) -> Reply:
-        admin_codec.refuse_region("cuda", request.name)
-        return pb.CudaSharedMemoryStatusResponse()
-
-
-def _no_regions(_: Any) -> Reply:
-    raise Unsupported(admin_codec.REGIONS_DISABLED)
 
 
 def _no_tracing(_: Any) -> Reply:

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -11,8 +12,10 @@ from inference_runtime.frontends import grpc_reply
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_messages import CallFault, MessageReader, framed, inflate
 from inference_runtime.frontends.h2_stream import H2Stream
+from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_INTERNAL
+from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import (
     Answer,
     Bytes,
@@ -131,19 +134,25 @@ class StreamInferMethod:
             plan, id_, data = self._context.decoder.decode(
                 message, 0, len(message), connection.hint
             )
+            done, infer = self.done, self._context.core.infer
+            if plan.regions is not None:
+                local = is_loopback(connection.transport)
+                regions = self._context.core.regions
+                use = RegionUse(regions, plan.regions, done, local=local, in_turn=True)
+                done, infer = use.done, partial(use.start, infer=infer)
         except RuntimeFault as fault:
             # The id stands in the message, which could be read well enough to find it, or not at all.
             slot.parts = [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]
             return
         connection.hint = plan
-        request = InferRequest(plan.head, data, self.done, slot, now_ns, id_)
+        request = InferRequest(plan.head, data, done, slot, now_ns, id_)
         if stream.head.timeout_ns:
             request.deadline_ns = now_ns + stream.head.timeout_ns
         unit_header = self._context.core.unit_header(plan.head.model_name)
         if unit_header:
             request.traffic_unit = stream.head.metadata.get(unit_header, "")
         call.requests.add(request)
-        self._context.core.infer(request)
+        infer(request)
 
     def _settle(self, slot: _Slot, request: InferRequest, answer: Answer) -> None:
         fault = answer

@@ -133,7 +133,7 @@ class AdminMethod(UnaryMethod):
 
     def message(self, stream: H2Stream, buffer: bytes, start: int, stop: int) -> None:
         try:
-            answer = self._handler(self._request.FromString(buffer[start:stop]))
+            answer = self.handle(stream, self._request.FromString(buffer[start:stop]))
         except DecodeError:
             name = self._request.DESCRIPTOR.name
             self.fail(stream, GRPC_INVALID_ARGUMENT, f"failed to parse the {name} message")
@@ -146,6 +146,9 @@ class AdminMethod(UnaryMethod):
                 task = asyncio.ensure_future(self._later(stream, answer))
                 _tasks.add(task)
                 task.add_done_callback(_tasks.discard)
+
+    def handle(self, stream: H2Stream, request: Any) -> Message | Awaitable[Message]:
+        return self._handler(request)
 
     async def _later(self, stream: H2Stream, pending: Awaitable[Message]) -> None:
         # A load goes on when its client has left: the next one wants to find it done.

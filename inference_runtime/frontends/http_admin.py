@@ -34,8 +34,6 @@ class AdminHandlers:
         for prefix in ("/v2/repository", "/v2/repository/{repository}"):
             rows.append(("POST", prefix + "/models/{m}/load", self._load))
             rows.append(("POST", prefix + "/models/{m}/unload", self._unload))
-        for kind in ("system", "cuda"):
-            rows.extend(_regions(f"/v2/{kind}sharedmemory", kind))
         for method in ("GET", "POST"):
             rows.append((method, "/v2/trace/setting", _refuse(admin_codec.NO_TRACING)))
             rows.append((method, "/v2/models/{m}/trace/setting", _refuse(admin_codec.NO_TRACING)))
@@ -109,20 +107,3 @@ def _refuse_repository(call: HttpCall) -> None:
     if call.arguments.get("repository"):
         raise Unsupported("'repository_name' specification is not supported")
 
-
-def _regions(base: str, kind: str) -> list[tuple[str, str, Handler]]:
-    """Client shared memory is off: nothing can be registered, so there is nothing to list."""
-
-    def status(call: HttpCall) -> HttpReply:
-        admin_codec.refuse_region(kind, call.arguments.get("r", ""))
-        return HttpReply(b"[]")
-
-    disabled = _refuse(admin_codec.REGIONS_DISABLED)
-    region = base + "/region/{r}"
-    return [
-        ("GET", base + "/status", status),
-        ("GET", region + "/status", status),
-        ("POST", region + "/register", disabled),
-        ("POST", base + "/unregister", disabled),
-        ("POST", region + "/unregister", disabled),
-    ]

@@ -14,10 +14,12 @@ from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
 from inference_runtime.frontends.http_infer_reply import InferReplies
 from inference_runtime.frontends.http_plan import HttpPlan, HttpTarget, PlanMemory, split_id
+from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, json_reader
 from inference_runtime.protocol.http_codec import HttpInfer, decode_infer, split_binary
 from inference_runtime.protocol.http_raw import decode_raw
 from inference_runtime.protocol.request_heads import RequestHeads
+from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import Bytes, InferRequest
 
 _log = logging.getLogger(__name__)
@@ -93,7 +95,7 @@ class InferRoute:
         if size > 0 and self._plain:
             base = start + size
             plan = self._plans.get(buffer[start:base])
-            if plan is not None and stop - base == plan.data_size:
+            if plan is not None and stop - base == plan.quick_size:
                 # What `_submit` does, without the call.
                 core = self._service.core
                 data = plan.data(buffer, base)
@@ -135,13 +137,22 @@ class InferRoute:
         now_ns: int,
     ) -> None:
         core = self._service.core
-        request = InferRequest(plan.head, data, self._done, connection, now_ns, id_)
+        infer, done = core.infer, self._done
+        if plan.regions is not None:
+            try:
+                local = is_loopback(connection.transport)
+                use = RegionUse(core.regions, plan.regions, done, local=local)
+            except RuntimeFault as fault:
+                connection.reply(self._reply_for(fault))
+                return
+            infer, done = partial(use.start, infer=infer), use.done
+        request = InferRequest(plan.head, data, done, connection, now_ns, id_)
         connection.request = request
         connection.plan = plan
         unit_header = core.unit_header(plan.head.model_name)
         if unit_header:
             request.traffic_unit = head.headers.get(unit_header, "")
-        core.infer(request)
+        infer(request)
 
     def _slow(
         self, connection: Http1Connection, head: RequestHead1, body: bytes, now_ns: int
@@ -260,7 +271,7 @@ class InferRoute:
 def _gather(plan: HttpPlan, infer: HttpInfer, body: bytes, base: int) -> list[Bytes]:
     """Data from the JSON where it was there, else from behind it."""
     return [
-        binary if isinstance(source, int) else source
+        source if isinstance(source, bytes) else binary
         for source, binary in zip(infer.sources, plan.data(body, base), strict=True)
     ]
 

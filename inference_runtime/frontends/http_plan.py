@@ -18,13 +18,15 @@ _ID: Final = re.compile(rb'\{"id":"([^"\\\x00-\x1f\x7f-\xff]{0,256})",(?=")')
 class HttpPlan:
     """A head, and per input the span of its data behind the JSON. `replies`: what was answered to it.
 
-    `cut`: where the first tensor ends.
+    `cut`: where the first tensor ends. `regions`: which tensors lie in shared memory, None for the usual
+    request. `quick_size`: `data_size` where all inputs are behind the JSON, else -1.
     """
 
-    __slots__ = ("cut", "data_size", "head", "kept", "replies", "spans")
+    __slots__ = ("cut", "data_size", "head", "kept", "quick_size", "regions", "replies", "spans")
 
     def __init__(self, infer: HttpInfer) -> None:
         self.head: RequestHead = infer.head
+        self.regions = infer.regions
         self.kept = False
         self.replies: dict[Any, Any] = {}
         self.spans: list[tuple[int, int]] = []
@@ -34,9 +36,10 @@ class HttpPlan:
             self.spans.append((self.data_size, self.data_size + size))
             self.data_size += size
         self.cut = self.spans[0][1] if self.spans else 0
+        self.quick_size = self.data_size if self.regions is None else -1
 
     def data(self, buffer: bytes, base: int) -> list[Bytes]:
-        """Of a request whose inputs are all binary."""
+        """Of a request whose inputs are all binary; empty for those in shared memory."""
         if self.data_size < _COPY_BELOW:
             count = len(self.spans)
             if count == 1:
@@ -81,7 +84,7 @@ class PlanMemory:
 
     def keep(self, target: HttpTarget, key: bytes, infer: HttpInfer) -> HttpPlan:
         plan = HttpPlan(infer)
-        if len(key) > _PLAN_LIMIT or not all(isinstance(source, int) for source in infer.sources):
+        if len(key) > _PLAN_LIMIT or any(isinstance(source, bytes) for source in infer.sources):
             return plan
         self._bytes += 2 * len(key) + 512
         if self._bytes > _MEMORY_BYTES:

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from inference_runtime.errors import RuntimeFault
@@ -26,6 +26,7 @@ class HttpCall:
     head: RequestHead1
     arguments: Arguments
     body: bytes
+    transport: Any = None
 
 
 Handler = Callable[[HttpCall], HttpReply | Awaitable[HttpReply]]
@@ -121,7 +122,9 @@ class HandlerRoute:
         self, connection: Http1Connection, head: RequestHead1, buffer: bytes, start: int, stop: int
     ) -> None:
         try:
-            reply = self._handler(HttpCall(head, self._arguments, buffer[start:stop]))
+            reply = self._handler(
+                HttpCall(head, self._arguments, buffer[start:stop], connection.transport)
+            )
         except RuntimeFault as fault:
             connection.reply(fault_reply(fault))
             return

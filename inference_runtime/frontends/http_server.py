@@ -13,6 +13,7 @@ from inference_runtime.frontends.http_admin import AdminHandlers
 from inference_runtime.frontends.http_infer import InferService
 from inference_runtime.frontends.http_path_log import LoggedRoute
 from inference_runtime.frontends.http_routes import (
+from inference_runtime.frontends.http_regions import RegionHandlers
     Arguments,
     Entry,
     Handler,
@@ -57,6 +58,7 @@ async def serve_http(
     entries += handler_entries(SwitchyardHandlers(core).table(), limit)
     entries += handler_entries(SettingsHandlers(core).table(), limit)
     entries += _infer_entries(infer)
+    entries += handler_entries(RegionHandlers(core).table(), limit)
     return await serve_entries(entries, host, port, chosen, core.log)
 
 

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, NotFound
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import json_reader as read
 
 
@@ -26,10 +26,6 @@ class IndexEntry(Protocol):
     @property
     def reason(self) -> str: ...
 
-
-REGIONS_DISABLED: Final = (
-    "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-)
 
 NO_TRACING: Final = "the server does not support tracing"
 
@@ -188,9 +184,3 @@ def unload_dependents(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> 
             "invalid value type for 'unload_dependents' parameter, expected bool_param."
         )
     return bool(parameter.bool_param)
-
-
-def refuse_region(kind: str, name: str) -> None:
-    """Regions can not be registered here, so asking for one by name finds none."""
-    if name:
-        raise NotFound(f"Unable to find {kind} shared memory region: '{name}'")

@@ -20,11 +20,12 @@ from inference_runtime.protocol.grpc_wire import (
     read_varint,
     varint,
 )
-from inference_runtime.protocol.http_codec import no_such_region
+from inference_runtime.protocol.http_codec import region_plan
 from inference_runtime.protocol.memo import Memo
 from inference_runtime.protocol.request_heads import RequestHeads
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import Bytes, RequestHead, TensorHead
+from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 
 _PLANS: Final = 4096
 _PLAN_BYTES: Final = 16 << 20
@@ -43,12 +44,18 @@ class InferPlan:
     `prefix` is the request's start when there is no id and all tensors have a fixed size, up to and
     including the first tensor's length; then `total` is the request's size, and `rest` the
     (tag with length, its size, data size) of the further tensors. `kept`: later requests will find it.
+    `regions`: which tensors lie in shared memory; None for the usual request.
     """
 
-    __slots__ = ("head", "kept", "prefix", "prefix_size", "replies", "rest", "size", "total")
+    __slots__ = (
+        "head", "kept", "prefix", "prefix_size", "raw_count", "regions", "replies", "rest", "size",
+        "total",
+    )  # fmt: skip
 
-    def __init__(self, head: RequestHead) -> None:
+    def __init__(self, head: RequestHead, regions: RegionPlan | None = None) -> None:
         self.head = head
+        self.regions = regions
+        self.raw_count = len(head.inputs) - (len(regions.inputs) if regions is not None else 0)
         self.kept = False
         self.replies: dict[Any, Any] = {}
         self.prefix = b""
@@ -60,6 +67,8 @@ class InferPlan:
     def learn(self, key: bytes) -> None:
         """Prepares the fast way, if the sizes of all tensors follow from their shapes."""
         self.kept = True
+        if self.regions is not None:
+            return
         sizes = [_data_size(tensor) for tensor in self.head.inputs]
         if not sizes or -1 in sizes:
             return
@@ -109,7 +118,10 @@ class InferDecoder:
 
     def is_heavy(self, buffer: bytes, start: int, end: int) -> bool:
         """Whether `decode` would take long enough to be worth a thread: a large message, element by element."""
-        return end - start > HEAVY and _layout(buffer, start, end) is None
+        if end - start <= HEAVY:
+            return False
+        layout = _layout(buffer, start, end)
+        return layout is None or not layout[2]
 
     def _views(self, view: memoryview, start: int, end: int, plan: InferPlan) -> Split:
         position = start + plan.prefix_size
@@ -131,19 +143,23 @@ class InferDecoder:
         plan = self._plans.get(key)
         if plan is None:
             split = self._parse(buffer[start:end])
-            if len(key) <= _KEY_LIMIT and len(spans) == len(split[0].head.inputs):
+            if len(key) <= _KEY_LIMIT and len(spans) == split[0].raw_count:
                 plan = split[0]
                 plan.learn(key)
                 self._plans.put(key, plan, 2 * len(key) + 512)
             return split
-        if len(spans) < len(plan.head.inputs):
+        if len(spans) < plan.raw_count:
             return self._parse(buffer[start:end])  # which finds the words for it
         view = memoryview(buffer)
-        wanted = spans[: len(plan.head.inputs)]  # surplus tensors are ignored
-        data = [
+        wanted = spans[: plan.raw_count]  # surplus tensors are ignored
+        data: list[Bytes] = [
             buffer[first:last] if last - first < COPY_BELOW else view[first:last]
             for first, last in wanted
         ]
+        if plan.regions is not None:
+            raw = iter(data)
+            inputs = range(len(plan.head.inputs))
+            data = [b"" if index in plan.regions.inputs else next(raw) for index in inputs]
         return plan, id_, data
 
     def _parse(self, message: bytes) -> Split:
@@ -155,17 +171,21 @@ class InferDecoder:
 
     def from_message(self, request: pb.ModelInferRequest) -> Split:
         parameters = grpc_parameters.read_request(request.parameters)
-        data = _data(request)
+        data, spans = _data(request)
         inputs = tuple(
             TensorHead(entry.name, entry.datatype, tuple(entry.shape)) for entry in request.inputs
         )
         outputs = tuple(grpc_parameters.read_output(entry) for entry in request.outputs)
         target = (request.model_name, request.model_version)
-        return InferPlan(self._heads.head(target, inputs, outputs, parameters)), request.id, data
+        head = self._heads.head(target, inputs, outputs, parameters)
+        return InferPlan(head, region_plan(head, spans)), request.id, data
 
 
 def _layout(buffer: bytes, start: int, end: int) -> tuple[bytes, str, list[tuple[int, int]]] | None:
-    """(head bytes without the id, id, spans of the raw tensors); None: not the usual order of fields."""
+    """(head bytes without the id, id, spans of the raw tensors); None: not the usual order of fields.
+
+    Without spans the data, if there is any, is inside the head or in shared memory.
+    """
     position = start
     id_start = id_end = start
     id_ = ""
@@ -193,26 +213,31 @@ def _layout(buffer: bytes, start: int, end: int) -> tuple[bytes, str, list[tuple
             return None
         position = body + length
         spans.append((body, position))
-    if not spans:
-        return None  # the data, if there is any, is inside the head
     return buffer[start:id_start] + buffer[id_end:head_end], id_, spans
 
 
-def _data(request: pb.ModelInferRequest) -> list[Bytes]:
-    """Per input one raw tensor, or typed contents when the request has no raw tensor at all."""
+def _data(request: pb.ModelInferRequest) -> tuple[list[Bytes], dict[int, RegionSpan]]:
+    """Per input one raw tensor, or typed contents when the request has no raw tensor at all.
+
+    Inputs in shared memory take no part in the order of the raw tensors; their data is empty.
+    """
     raw = request.raw_input_contents
     model = request.model_name
     data: list[Bytes] = []
+    spans: dict[int, RegionSpan] = {}
     for index, entry in enumerate(request.inputs):
-        if "shared_memory_region" in entry.parameters:
+        if entry.datatype not in BY_WIRE:
+            raise InvalidArgument(f"invalid datatype for input {entry.name}")
+        span = grpc_parameters.read_span(entry)
+        if span is not None:
             if entry.HasField("contents"):
                 raise InvalidArgument(
                     "unexpected 'content' provided when using shared memory for input tensor "
                     f"'{entry.name}' for model '{model}'"
                 )
-            raise no_such_region(entry.parameters["shared_memory_region"].string_param)
-        if entry.datatype not in BY_WIRE:
-            raise InvalidArgument(f"invalid datatype for input {entry.name}")
+            spans[index] = span
+            data.append(b"")
+            continue
         if entry.HasField("contents"):
             if raw:
                 raise InvalidArgument(
@@ -220,10 +245,10 @@ def _data(request: pb.ModelInferRequest) -> list[Bytes]:
                     f"'{entry.name}' for model '{model}'"
                 )
             data.append(grpc_contents.pack(entry, model))
-        elif index < len(raw):
-            data.append(raw[index])
+        elif index - len(spans) < len(raw):
+            data.append(raw[index - len(spans)])
         else:
             raise InvalidArgument(
                 f"unable to find data for input tensor '{entry.name}' for model '{model}' in request."
             )
-    return data
+    return data, spans

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
-from inference_runtime.protocol.http_codec import no_such_region
 from inference_runtime.protocol.request_parameters import (
     Reader,
     RequestParameters,
     refuse_reserved,
 )
 from inference_runtime.spec.messages import RequestedOutput
+from inference_runtime.spec.region_span import RegionSpan
 
 _ALLOWED: Final = (
     ". Only the following keys starting with 'triton_' are allowed: "
@@ -35,13 +35,44 @@ def read_output(entry: Any) -> RequestedOutput:
         class_count = parameter.int64_param
         if class_count <= 0:
             raise InvalidArgument("invalid value for 'classification' parameter, expected >= 0")
-    if "shared_memory_region" in entry.parameters:
-        if class_count:
-            raise InvalidArgument(
-                "output can't set both 'shared_memory_region' and 'classification'"
-            )
-        raise no_such_region(entry.parameters["shared_memory_region"].string_param)
-    return RequestedOutput(name=entry.name, class_count=class_count)
+    if class_count and "shared_memory_region" in entry.parameters:
+        raise InvalidArgument("output can't set both 'shared_memory_region' and 'classification'")
+    return RequestedOutput(name=entry.name, class_count=class_count, region=read_span(entry))
+
+
+def read_span(tensor: Any) -> RegionSpan | None:
+    """Where an input or a requested output lies in shared memory. Whether there is such a region is asked later."""
+    parameters = tensor.parameters
+    if "shared_memory_region" not in parameters:
+        for key in ("shared_memory_offset", "shared_memory_byte_size"):
+            if key in parameters:
+                raise InvalidArgument(
+                    f"'{key}' can not be specified without 'shared_memory_region' parameter for tensor "
+                    f"'{tensor.name}'"
+                )
+        return None
+    if "shared_memory_byte_size" not in parameters:
+        raise InvalidArgument(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter "
+            f"for tensor '{tensor.name}'"
+        )
+    offset = 0
+    if "shared_memory_offset" in parameters:
+        offset = _of_tensor(tensor, "shared_memory_offset", "int64_param")
+    return RegionSpan(
+        _of_tensor(tensor, "shared_memory_region", "string_param"),
+        offset % 2**64,  # read as unsigned, as Triton does
+        _of_tensor(tensor, "shared_memory_byte_size", "int64_param") % 2**64,
+    )
+
+
+def _of_tensor(tensor: Any, key: str, expected: str) -> Any:
+    parameter = tensor.parameters[key]
+    if parameter.WhichOneof("parameter_choice") != expected:
+        raise InvalidArgument(
+            f"invalid value type for '{key}' parameter for tensor '{tensor.name}', expected {expected}."
+        )
+    return getattr(parameter, expected)
 
 
 def _wrong_type(key: str, expected: str) -> InvalidArgument:

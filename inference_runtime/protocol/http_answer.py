@@ -61,9 +61,12 @@ def is_plain(request: RequestHead, response: ResponseHead) -> bool:
         return request.binary_default
     asked = wanted(request)
     return all(
-        output.name in asked and asked[output.name].binary and not asked[output.name].class_count
-        for output in response.outputs
+        output.name in asked and _goes_as_it_is(asked[output.name]) for output in response.outputs
     )
+
+
+def _goes_as_it_is(how: RequestedOutput) -> bool:
+    return how.region is not None or (how.binary and not how.class_count)
 
 
 def encode(request: RequestHead, id_: str, answer: InferResponse, version: Any) -> HttpAnswer:
@@ -80,7 +83,9 @@ def encode(request: RequestHead, id_: str, answer: InferResponse, version: Any) 
             output, data = classification.classify(
                 output, data, how.class_count, facts.labels.get(output.name, ()), facts.batching
             )
-        if how.binary:
+        if how.region is not None:
+            texts.append(_entry(output, b""))
+        elif how.binary:
             texts.append(_entry(output, b'"parameters":{"binary_data_size":%d}' % len(data)))
             binary.append(data)
         else:
@@ -101,9 +106,6 @@ def opening(head: ResponseHead, id_: str) -> bytes:
 
 
 def _entry(output: TensorHead, last: bytes) -> bytes:
-    return (
-        orjson.dumps({"name": output.name, "datatype": output.datatype, "shape": output.shape})[:-1]
-        + b","
-        + last
-        + b"}"
-    )
+    """`last`: the member that leads to the data; b"" when that lies in shared memory."""
+    text = orjson.dumps({"name": output.name, "datatype": output.datatype, "shape": output.shape})
+    return text[:-1] + b"," + last + b"}" if last else text

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inference_runtime.errors import InvalidArgument, NotFound
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import json_reader as read, json_tensors
 from inference_runtime.protocol.request_heads import RequestHeads
 from inference_runtime.protocol.request_parameters import (
@@ -14,22 +14,31 @@ from inference_runtime.protocol.request_parameters import (
 )
 from inference_runtime.spec.datatypes import BY_WIRE, Datatype
 from inference_runtime.spec.messages import RequestedOutput, RequestHead, TensorHead
+from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 
 _COUNT_MAX: Final = 2**63 - 1
 _SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
 
+Source = bytes | int | RegionSpan
+
 
 @dataclass(frozen=True, slots=True)
 class HttpInfer:
-    """A request's head, and per input the bytes found in the JSON or the size of its binary part."""
+    """A request's head, and per input the bytes found in the JSON, the size of its binary part, or its region."""
 
     head: RequestHead
     id: str
-    sources: Sequence[bytes | int]
+    sources: Sequence[Source]
 
     @property
     def binary_size(self) -> int:
         return sum(source for source in self.sources if isinstance(source, int))
+
+    @property
+    def regions(self) -> RegionPlan | None:
+        """None for the usual request, which names no shared memory."""
+        inputs = {i: span for i, span in enumerate(self.sources) if isinstance(span, RegionSpan)}
+        return region_plan(self.head, inputs)
 
 
 def decode_infer(
@@ -90,6 +99,11 @@ def element_count(name: str, row: Datatype, shape: Sequence[int]) -> int:
     return count
 
 
+def region_plan(head: RequestHead, inputs: Mapping[int, RegionSpan]) -> RegionPlan | None:
+    outputs = {output.name: output.region for output in head.outputs if output.region is not None}
+    return RegionPlan(inputs, outputs) if inputs or outputs else None
+
+
 def shape_text(shape: Sequence[int]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -101,7 +115,7 @@ def oversized_json_data(name: str, size: int, limit_bytes: int) -> InvalidArgume
     )
 
 
-def _input(entry: dict[str, Any], limit_bytes: int) -> tuple[TensorHead, bytes | int]:
+def _input(entry: dict[str, Any], limit_bytes: int) -> tuple[TensorHead, Source]:
     parameters = read.mapping(entry.get("parameters", {}), "parameters")
     source = _source(entry, parameters)
     name = read.string(read.member(entry, "name"), "name")
@@ -123,13 +137,15 @@ def _input(entry: dict[str, Any], limit_bytes: int) -> tuple[TensorHead, bytes |
         return tensor, packed
     if source == "binary_data_size":
         return tensor, read.unsigned(parameters["binary_data_size"], "binary_data_size")
+    return tensor, _span(parameters)
+
+
+def _span(parameters: dict[str, Any]) -> RegionSpan:
+    """Whether there is such a region, and how large, is not the bytes' business."""
     region = read.string(parameters["shared_memory_region"], "shared_memory_region")
-    raise no_such_region(region)
-
-
-def no_such_region(region: str) -> NotFound:
-    """Client shared memory is off, so no region was ever registered."""
-    return NotFound(f"Unable to find shared memory region: '{region}'")
+    offset = read.unsigned(parameters.get("shared_memory_offset", 0), "shared_memory_offset")
+    size = read.member(parameters, "shared_memory_byte_size")
+    return RegionSpan(region, offset, read.unsigned(size, "shared_memory_byte_size"))
 
 
 def _source(entry: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
@@ -149,14 +165,13 @@ def _output(entry: dict[str, Any]) -> RequestedOutput:
     class_count = read.unsigned(parameters.get("classification", 0), "classification")
     binary = read.boolean(parameters.get("binary_data", False), "binary_data")
     if "shared_memory_region" in parameters:
-        region = read.string(parameters["shared_memory_region"], "shared_memory_region")
         if class_count:
             raise InvalidArgument(
                 "Output can't set both 'shared_memory_region' and 'classification'"
             )
         if binary:
             raise InvalidArgument("Output can't set both 'shared_memory_region' and 'binary_data'")
-        raise no_such_region(region)
+        return RequestedOutput(name=name, binary=False, region=_span(parameters))
     return RequestedOutput(name=name, class_count=class_count, binary=binary)
 
 

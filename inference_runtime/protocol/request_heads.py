@@ -28,7 +28,7 @@ class RequestHeads:
         key = (
             target,
             tuple((tensor.name, tensor.datatype, tensor.shape) for tensor in inputs),
-            tuple((out.name, out.class_count, out.binary) for out in outputs),
+            tuple((out.name, out.class_count, out.binary, out.region) for out in outputs),
             parameters.identity(),
         )
         head = self._memo.get(key)

@@ -16,6 +16,7 @@ from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing import introspection
 from inference_runtime.routing.router import Router
 from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.states import IndexEntry
 from inference_runtime.spec.traffic import TrafficTable, read_table, table_body
 from inference_runtime.telemetry.logs import RuntimeLog
@@ -38,6 +39,7 @@ class CoreParts:
     server_id: str = "triton"
     strict_readiness: bool = True
     log: RuntimeLog = field(default_factory=RuntimeLog)
+    regions: Regions = field(default_factory=Regions)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -51,6 +53,7 @@ class RuntimeCore:
         parts.telemetry.traffic = self._shares
         parts.telemetry.unrouted = lambda: self._router.unrouted
         self.log = parts.log
+        self.regions = parts.regions
         self._live = True
         self._started = False
         self._exiting = False

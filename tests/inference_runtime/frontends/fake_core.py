@@ -16,6 +16,7 @@ from inference_runtime.errors import (
     RuntimeFault,
     Unavailable,
 )
+from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import (
     Answer,
@@ -135,6 +136,7 @@ class FakeCore:
         self.is_ready = True
         self.arrival = asyncio.Event()
         self.load_gate: asyncio.Event | None = None
+        self.regions = Regions()
         self.spoil: Callable[[InferResponse], InferResponse] | None = None
 
     def infer(self, request: InferRequest) -> None:

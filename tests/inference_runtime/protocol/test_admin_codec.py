@@ -5,7 +5,7 @@ import pytest
 from google.protobuf import json_format
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, NotFound
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import admin_codec
 
 
@@ -135,9 +135,3 @@ def test_unload_dependents_is_a_flag():
         admin_codec.unload_dependents(
             {"unload_dependents": pb.ModelRepositoryParameter(string_param="")}
         )
-
-
-def test_a_named_region_is_not_found_and_no_name_is_fine():
-    admin_codec.refuse_region("system", "")
-    with pytest.raises(NotFound, match="Unable to find system shared memory region: 'r'"):
-        admin_codec.refuse_region("system", "r")

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, NotFound, RuntimeFault
+from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.protocol import byte_strings
 from inference_runtime.protocol.grpc_codec import InferDecoder
+from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 
 
 def message(id_="", version="", sizes=((1, 4),), outputs=(), model="m", **parameters):
@@ -225,10 +226,89 @@ def test_an_unknown_datatype_is_refused():
         decode(InferDecoder(), request)
 
 
-def test_a_region_nobody_registered_is_not_found():
+def share(entry, region="r", **sizes):
+    entry.parameters["shared_memory_region"].string_param = region
+    for key, value in sizes.items():
+        entry.parameters[f"shared_memory_{key}"].int64_param = value
+
+
+def test_inputs_in_shared_memory_take_no_part_in_the_order_of_raw_tensors():
+    request = message(sizes=((1, 2), (1, 4)))
+    del request.raw_input_contents[0]
+    first = request.raw_input_contents[0]
+    share(request.inputs[0], byte_size=8, offset=16)
+    share(request.outputs.add(name="O"), "s", byte_size=4)
+    decoder = InferDecoder()
+    for _ in range(2):  # read, and remembered
+        plan, _, data = decode(decoder, request)
+        assert [bytes(part) for part in data] == [b"", first]
+        assert plan.regions == RegionPlan({0: RegionSpan("r", 16, 8)}, {"O": RegionSpan("s", 0, 4)})
+        assert plan.kept
+
+
+def test_a_request_that_is_all_in_shared_memory_is_remembered():
+    request = message(sizes=((1, 2), (1, 2)))
+    del request.raw_input_contents[:]
+    for entry in request.inputs:
+        share(entry, byte_size=8)
+    request.id = "first"
+    decoder = InferDecoder()
+    plan, _, data = decode(decoder, request)
+    request.id = "second"
+    again, id_, _ = decode(decoder, request, plan)
+    assert again is plan
+    assert id_ == "second"
+    assert list(data) == [b"", b""]
+
+
+def test_negative_spans_are_read_as_unsigned():
     request = message()
-    request.inputs[0].parameters["shared_memory_region"].string_param = "r"
-    with pytest.raises(NotFound, match="Unable to find shared memory region: 'r'"):
+    share(request.inputs[0], byte_size=-1, offset=-1)
+    plan = decode(InferDecoder(), request)[0]
+    assert plan.regions.inputs[0] == RegionSpan("r", 2**64 - 1, 2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda tensor: share(tensor), "'shared_memory_byte_size' must be specified along with"),
+        (
+            lambda tensor: tensor.parameters["shared_memory_offset"].CopyFrom(
+                pb.InferParameter(int64_param=1)
+            ),
+            "'shared_memory_offset' can not be specified without 'shared_memory_region'",
+        ),
+        (
+            lambda tensor: (
+                tensor.parameters["shared_memory_region"].CopyFrom(pb.InferParameter(int64_param=1))
+                or tensor.parameters["shared_memory_byte_size"].CopyFrom(
+                    pb.InferParameter(int64_param=1)
+                )
+            ),
+            "invalid value type for 'shared_memory_region' parameter for tensor 'I0', expected "
+            "string_param.",
+        ),
+        (
+            lambda tensor: (
+                share(tensor, byte_size=1)
+                or tensor.parameters["shared_memory_offset"].CopyFrom(
+                    pb.InferParameter(string_param="1")
+                )
+            ),
+            "invalid value type for 'shared_memory_offset' parameter for tensor 'I0', expected "
+            "int64_param.",
+        ),
+        (
+            lambda tensor: share(tensor, byte_size=1) or tensor.contents.fp32_contents.append(1),
+            "unexpected 'content' provided when using shared memory for input tensor 'I0'",
+        ),
+    ],
+    ids=["no size", "no region", "region", "offset", "contents"],
+)
+def test_a_span_that_can_not_be_meant_is_refused(spoil, text):
+    request = message()
+    spoil(request.inputs[0])
+    with pytest.raises(InvalidArgument, match=text):
         decode(InferDecoder(), request)
 
 

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, NotFound
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol.http_codec import decode_infer, split_binary
 from inference_runtime.protocol.http_raw import decode_raw
 from inference_runtime.protocol.request_heads import RequestHeads
+from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 
 LIMIT = 1000
 
@@ -179,11 +180,52 @@ def test_bad_requests_are_told_in_tritons_words(document, text):
     assert text in refusal(document)
 
 
-def test_a_region_nobody_registered_is_not_found():
-    with pytest.raises(NotFound, match="Unable to find shared memory region: 'r'"):
-        read(
-            without("data", parameters={"shared_memory_region": "r", "shared_memory_byte_size": 8})
-        )
+def shared(**parameters):
+    return without("data", parameters={"shared_memory_region": "r", **parameters})
+
+
+def test_a_region_is_read_without_asking_whether_it_is_there():
+    span = {"shared_memory_byte_size": 8, "shared_memory_offset": 16}
+    outputs = [{"name": "O", "parameters": {"shared_memory_region": "s", **span}}]
+    infer = read({**shared(**span), "outputs": outputs})
+    assert infer.sources == [RegionSpan("r", 16, 8)]
+    assert infer.binary_size == 0
+    assert infer.regions == RegionPlan({0: RegionSpan("r", 16, 8)}, {"O": RegionSpan("s", 16, 8)})
+    assert read(shared(shared_memory_byte_size=8)).sources == [RegionSpan("r", 0, 8)]
+    assert read(request()).regions is None
+
+
+def test_requests_that_differ_in_the_region_of_an_output_do_not_share_a_head():
+    heads = RequestHeads()
+    asked = [
+        {"name": "O", "parameters": {"shared_memory_region": name, "shared_memory_byte_size": 8}}
+        for name in ("a", "b", "a")
+    ]
+    found = [
+        decode_infer({**request(), "outputs": [entry]}, ("m", ""), heads, 1000).head
+        for entry in asked
+    ]
+    assert found[0] is found[2]
+    assert found[0] is not found[1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({}, "non-existing object member 'shared_memory_byte_size'"),
+        ({"shared_memory_byte_size": -1}, "Unable to parse 'shared_memory_byte_size'"),
+        (
+            {"shared_memory_byte_size": 1, "shared_memory_offset": 1.5},
+            "Unable to parse 'shared_memory_offset'",
+        ),
+        (
+            {"shared_memory_byte_size": 1, "shared_memory_region": 1},
+            "Unable to parse 'shared_memory_region'",
+        ),
+    ],
+)
+def test_a_span_that_can_not_be_read_is_refused(parameters, text):
+    assert text in refusal(shared(**parameters))
 
 
 def test_binary_sizes_must_be_there_and_no_more():
