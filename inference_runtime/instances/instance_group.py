@@ -1,6 +1,6 @@
 """The copies of a version that take work, and which of them are free."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from inference_runtime.instances.instance import Instance
 
@@ -19,14 +19,20 @@ class InstanceGroup:
     def busy(self) -> int:
         return len(self._instances) - len(self._free)
 
-    @property
-    def available(self) -> bool:
-        return bool(self._free)
+    def attach(self, wanted: Callable[[], bool], available: Callable[[], None]) -> None:
+        """A group that refuses an instance although one is free asks whether it is still `wanted`, and
+        calls `available` when there may be one. Here it is enough to ask again after a `release`."""
 
-    def acquire(self) -> Instance:
-        return self._free.pop()
+    def acquire(self) -> Instance | None:
+        """An instance that may execute now; None: there is none for the time being."""
+        return self._free.pop() if self._free else None
 
     def release(self, instance: Instance) -> None:
+        """Its execution has ended, well or badly: the one place where whatever it held becomes free."""
+        self._free.append(instance)
+
+    def give_back(self, instance: Instance) -> None:
+        """It was acquired and there was nothing to execute after all."""
         self._free.append(instance)
 
     async def stop(self) -> None:

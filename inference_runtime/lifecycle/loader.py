@@ -23,7 +23,7 @@ from inference_runtime.lifecycle.version_config import (
     prepare_version,
 )
 from inference_runtime.repository.repository import PolledModel
-from inference_runtime.scheduling.scheduler import build_scheduler
+from inference_runtime.scheduling.scheduler import SharedParts, build_scheduler
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.layout import OutsideRoot
 from inference_runtime.spec.model_config import InstanceSpec
@@ -43,12 +43,14 @@ class VersionLoader:
         stats: StatsRegistry,
         settings: BackendSettings,
         inference: InferencePort | None = None,
+        shared: SharedParts | None = None,
         threads: int = 4,
         retries: int = 0,
     ) -> None:
         self._stats = stats
         self._settings = settings
         self._inference = inference or InferencePort()
+        self._shared = shared or SharedParts()
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
         # Not those of the loads: an unload must not wait until somebody's engine is built.
@@ -95,7 +97,7 @@ class VersionLoader:
         instances = await self._instances(prepared, list(prepared.config.instances()))
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
         try:
-            loaded = _assemble(prepared, instances, stats)
+            loaded = _assemble(prepared, instances, stats, self._shared)
         except RuntimeFault:
             await self._release(instances)
             raise
@@ -115,10 +117,10 @@ class VersionLoader:
             options=self._settings.options(config.backend),
             labels=loaded.labels,
         )
-        shared, missing = shared_instances(config, loaded.instances)
+        kept, missing = shared_instances(config, loaded.instances)
         fresh = await self._instances(prepared, missing)
         try:
-            return _assemble(prepared, [*shared, *fresh], loaded.stats)
+            return _assemble(prepared, [*kept, *fresh], loaded.stats, self._shared)
         except RuntimeFault:
             await self._release(fresh)
             raise
@@ -181,7 +183,10 @@ class VersionLoader:
 
 
 def _assemble(
-    prepared: PreparedVersion, instances: Sequence[LoadedInstance], stats: VersionStats
+    prepared: PreparedVersion,
+    instances: Sequence[LoadedInstance],
+    stats: VersionStats,
+    shared: SharedParts,
 ) -> LoadedVersion:
     artifact, config = prepared.artifact, prepared.config
     scheduler = build_scheduler(
@@ -190,7 +195,7 @@ def _assemble(
         config=config,
         instances=instances,
         stats=stats,
-        loop=asyncio.get_running_loop(),
+        shared=shared,
     )
     return LoadedVersion(
         name=artifact.model_name,

@@ -13,7 +13,7 @@ from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.execution_placement import ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
-from inference_runtime.scheduling.dynamic_batcher import Batcher, WaitUntil
+from inference_runtime.scheduling.dynamic_batcher import Batcher
 from inference_runtime.scheduling.faults import (
     cancelled,
     deadline_passed,
@@ -70,6 +70,7 @@ class Dispatcher:
         self._emptied = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
+        self._group.attach(lambda: bool(self._queue), self._dispatch)
 
     @property
     def pending(self) -> int:
@@ -164,15 +165,17 @@ class Dispatcher:
     def _send_batches(self, now_ns: int) -> None:
         began_ns = now_ns
         group = self._group
-        while group.available:
-            step = self._batcher.next_batch(self._queue, now_ns)
-            if step is None:
+        while self._queue:
+            instance = group.acquire()
+            if instance is None:
                 return
-            if isinstance(step, WaitUntil):
-                self._await_company(step.at_ns, now_ns)
+            step = self._batcher.next_batch(self._queue, now_ns)
+            if not isinstance(step, Batch):
+                group.give_back(instance)
+                if step is not None:
+                    self._await_company(step.at_ns, now_ns)
                 return
             self._inflight.start(step.requests)
-            instance = group.acquire()
             if not self._placement.inline(step.rows):
                 instance.run_in_thread(step, self._finished)
                 continue

@@ -17,17 +17,16 @@ class LimitedInstanceGroup(InstanceGroup):
         self,
         instances: Sequence[Instance],
         claimants: Sequence[Claimant],
-        *,
         limiter: RateLimiter,
-        loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(instances)
         self._claimants = dict(zip(instances, claimants, strict=True))
         self._owners = {claimant: instance for instance, claimant in self._claimants.items()}
         self._limiter = limiter
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._staged = False
         self._granted: Instance | None = None  # has its slots, and has not been acquired
+        self._grants = 0
         self._wanted: Callable[[], bool] = lambda: False
         self._available: Callable[[], None] = lambda: None
 
@@ -73,12 +72,15 @@ class LimitedInstanceGroup(InstanceGroup):
     def _on_granted(self, claimant: Claimant) -> None:
         self._staged = False
         self._granted = self._owners[claimant]
+        self._grants += 1
         self._loop.call_soon(self._offer)
 
     def _offer(self) -> None:
+        offered = self._grants
         if self._granted is not None:
             self._available()
-        unused, self._granted = self._granted, None
-        if unused is not None:
+        # An execution that began and ended in there may have brought a new grant, with its own offer.
+        if self._granted is not None and self._grants == offered:
+            unused, self._granted = self._granted, None
             # Its requests have gone meanwhile: cancelled, or too late.
             self._limiter.release(self._claimants[unused], executed=False)

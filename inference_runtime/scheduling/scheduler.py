@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -15,12 +16,22 @@ from inference_runtime.instances.runner import BatchRunner
 from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
 from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
 from inference_runtime.scheduling.inflight import Inflight
+from inference_runtime.scheduling.limited_group import LimitedInstanceGroup
+from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.request_queue import RequestQueue
+from inference_runtime.scheduling.resource_pools import Claimant
 from inference_runtime.spec.messages import InferRequest
-from inference_runtime.spec.model_config import ModelConfig
+from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 from inference_runtime.telemetry.stats import Gauges, VersionStats
 
 PLACEMENT_PARAMETER = "EXECUTION_PLACEMENT"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedParts:
+    """What the schedulers of all versions have in common; None: switched off."""
+
+    limiter: RateLimiter | None = None
 
 
 class Scheduler(Protocol):
@@ -53,13 +64,14 @@ def build_scheduler(
     config: ModelConfig,
     instances: Sequence[LoadedInstance],
     stats: VersionStats,
-    loop: asyncio.AbstractEventLoop,
+    shared: SharedParts = SharedParts(),
 ) -> Scheduler:
     """The scheduler of a loaded version; its counters and gauges are those of `stats`.
 
     Threads begin with the first batch that needs one and end with `drain`. Unloading the backends
-    afterwards is the caller's. Passive instances get no work.
+    afterwards is the caller's. Passive instances get no work. Event loop only.
     """
+    loop = asyncio.get_running_loop()
     active = [loaded for loaded in instances if not loaded.spec.passive]
     members, runners = _members(
         active, BatchRunner(config, model_name=model_name, version=version), stats, loop
@@ -68,15 +80,17 @@ def build_scheduler(
     batcher: Batcher = (
         DynamicBatcher(batching, config.max_batch_size) if batching else SingleBatcher()
     )
+    placement = ExecutionPlacement(
+        ExecutionPlace.THREAD if runners else execution_place(config), instances=len(active)
+    )
+    # Last of what may refuse the load: from here on its slots have to be given back.
+    group = _group(members, [loaded.spec for loaded in active], stats, shared.limiter)
     dispatcher = Dispatcher(
         DispatcherParts(
             queue=RequestQueue(batching),
             batcher=batcher,
-            group=InstanceGroup(members),
-            placement=ExecutionPlacement(
-                ExecutionPlace.THREAD if runners else execution_place(config),
-                instances=len(active),
-            ),
+            group=group,
+            placement=placement,
             inflight=Inflight(stats),
             preserve_ordering=batching is not None and batching.preserve_ordering,
         ),
@@ -109,6 +123,21 @@ def _members(
         members.append(instance)
         runners.append((instance, runner))
     return members, runners
+
+
+def _group(
+    members: Sequence[Instance],
+    specs: Sequence[InstanceSpec],
+    stats: VersionStats,
+    limiter: RateLimiter | None,
+) -> InstanceGroup:
+    """Raises InvalidArgument when the limiter has less than an instance needs."""
+    if limiter is None or not any(spec.resources for spec in specs):
+        return InstanceGroup(members)
+    claimants = [Claimant.of(stats.model, stats.version, spec) for spec in specs]
+    group = LimitedInstanceGroup(members, claimants, limiter)
+    group.join()
+    return group
 
 
 def execution_place(config: ModelConfig) -> ExecutionPlace:

@@ -43,7 +43,6 @@ class Stage:
             config=self.config,
             instances=loaded(self.config, *backends),
             stats=self.stats,
-            loop=asyncio.get_running_loop(),
         )
         self.clients = Clients(self.config)
         self.outcomes = self.clients.outcomes
@@ -317,7 +316,6 @@ def test_passive_instances_get_no_work(run):
                 )
             ],
             stats=fresh_stats(config),
-            loop=asyncio.get_running_loop(),
         )
         clients = Clients(config)
         request = clients.request(at_ns=time.monotonic_ns())
