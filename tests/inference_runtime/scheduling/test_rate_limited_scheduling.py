@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -101,16 +102,17 @@ async def test_priorities_share_a_scarce_slot_two_to_one(place, batching):
     limiter = RateLimiter()
     first = Served(limiter, "first", place=place, batching=batching)
     second = Served(limiter, "second", priority=2, place=place, batching=batching)
-    order = []
-    first.outcomes.done = lambda request, _: order.append("first")
-    second.outcomes.done = lambda request, _: order.append("second")
+    order = first.outcomes.order
+    second.clients.outcomes = first.outcomes
     # Shapes of their own, so that no two requests share a batch.
     for each in (first, second):
         each.open()
         for length in range(1, 81):
             each.send(1, length=length)
     await eventually(lambda: len(order) == 160)
-    counts = Counter(order[:90])  # both have work all the while
+    counts = Counter(
+        request.head.model_name for request in order[:90]
+    )  # both have work all the while
     assert counts["first"] == pytest.approx(60, abs=3)
     assert in_use(limiter) == 0
     await first.scheduler.drain()
@@ -223,32 +225,35 @@ async def _story(steps_, place) -> None:
         Served(limiter, "three", count=3, place=place, priority=2),
     ]
     served[2].backends[0].failure = Internal("the model failed")
-    sent = []
+    sent: list[Any] = []
     for each in served:
         each.open()
-    for word, number, count in steps_:
-        match word:
-            case "send":
-                sent += [(served[number], request) for request in served[number].send(count)]
-            case "cancel" if number < len(sent):
-                owner, request = sent[number]
-                owner.scheduler.cancel(request)
-            case "turns":
-                for _ in range(number):
-                    await asyncio.sleep(0)
-            case "capacity":
-                for use in limiter.use():
-                    limiter.change({use.pool: number})
+    for step in steps_:
+        await _step(step, limiter, served, sent)
         assert all(use.in_use <= 6 for use in limiter.use())
     await eventually(lambda: sum(len(each.outcomes.order) for each in served) == len(sent))
+    await eventually(lambda: in_use(limiter) == 0)
+    assert all(use.waiting == 0 for use in limiter.use())
     for each in served:
         assert each.outcomes.repeated == 0
         answers = each.outcomes.answers.values()
         assert all(isinstance(answer, InferResponse | RuntimeFault) for answer in answers)
-    await eventually(lambda: in_use(limiter) == 0)
-    assert all(use.waiting == 0 for use in limiter.use())
-    for each in served:
         await each.scheduler.drain()
         assert each.scheduler.gauges().inflight == each.scheduler.gauges().busy == 0
-    # Only the capacity that was set is left.
+    # Only a capacity that was set is left.
     assert all(use.holders == () for use in limiter.use())
+
+
+async def _step(step, limiter, served, sent) -> None:
+    match step:
+        case ("send", number, count):
+            sent += [(served[number], request) for request in served[number].send(count)]
+        case ("cancel", number, _) if number < len(sent):
+            owner, request = sent[number]
+            owner.scheduler.cancel(request)
+        case ("turns", number, _):
+            for _ in range(number):
+                await asyncio.sleep(0)
+        case ("capacity", number, _):
+            for use in limiter.use():
+                limiter.change({use.pool: number})
