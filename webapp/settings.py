@@ -201,7 +201,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "DESCRIPTION": "Models, versions, traffic and measurements of a Switchyard.",
-    "POSTPROCESSING_HOOKS": ["webapp.core.schema.add_problem"],
+    "OAS_VERSION": "3.1.1",
+    "POSTPROCESSING_HOOKS": ["webapp.core.schema.add_components"],
 }
 
 # -- Language, time, files ------------------------------------------------------------------

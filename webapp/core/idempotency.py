@@ -1,7 +1,8 @@
 """Idempotency-Key on POST: the same key and body get the first answer again for 24 hours.
 
 Only an answer that changed something is kept. A refused or failed call left nothing behind, so its
-key is free again and the caller may mend the request or simply repeat it.
+key is free again and the caller may mend the request or simply repeat it. An answer that holds a
+secret is not kept, only that the call was carried out: a repeat is refused rather than run again.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from typing import Any
 from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
@@ -38,10 +40,11 @@ class Replay(Exception):
         self.response = response
 
 
-def idempotency_begin(request: Request) -> IdempotencyRecord | None:
+def idempotency_begin(request: Request, *, keep_answer: bool = True) -> IdempotencyRecord | None:
     """The record to settle when this call is answered; None when no key was sent.
 
-    Raises Replay with the first answer, KeyReused for another body, Conflict while the first runs.
+    Raises Replay with the first answer, KeyReused for another body, Conflict while the first runs
+    or when its answer was not kept.
     """
     key = request.headers.get("Idempotency-Key", "").strip()
     if not key or not request.user.is_authenticated:
@@ -74,15 +77,26 @@ def idempotency_begin(request: Request) -> IdempotencyRecord | None:
             reason="IDEMPOTENCY_KEY_REUSED",
             help_text="Take a new key for a new request.",
         )
+    if not keep_answer:
+        raise Conflict(
+            "The first call with this Idempotency-Key was carried out; its answer held a secret "
+            "and is not kept.",
+            reason="IDEMPOTENT_ANSWER_NOT_KEPT",
+            help_text="If its answer never reached you, revoke or reset what it made and take a "
+            "new key.",
+        )
     raise Replay(_replayed(first))
 
 
-def idempotency_settle(record: IdempotencyRecord, response: Response) -> None:
+def idempotency_settle(
+    record: IdempotencyRecord, response: Response, *, keep_answer: bool = True
+) -> None:
     if response.status_code >= 400:
         record.delete()
         return
     record.status = response.status_code
-    record.answer = json.loads(json.dumps(response.data, cls=JSONEncoder))
+    if keep_answer:
+        record.answer = json.loads(json.dumps(response.data, cls=JSONEncoder))
     record.headers = {name: response[name] for name in _KEPT_HEADERS if name in response}
     record.save(update_fields=["status", "answer", "headers"])
 
@@ -100,7 +114,8 @@ def _replayed(record: IdempotencyRecord) -> Response:
 
 def _body_digest(request: Request) -> str:
     """Of the parsed body: a file counts by name, size, head and tail, so that 10 GB stay on disk."""
-    digest = hashlib.sha256()
+    # Keyed: a body may hold a password, and the plain hash of a short one gives it away.
+    digest = salted_hmac("webapp.core.idempotency", b"", algorithm="sha256")
     data: Any = request.data
     if isinstance(data, dict) and hasattr(data, "lists"):
         for name, values in sorted(data.lists()):

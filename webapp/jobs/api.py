@@ -6,8 +6,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
-from webapp.core.api import ApiView, check_if_match, etag_response, filtered, ordered, page
+from webapp.core.api import (
+    ApiView,
+    IfMatch,
+    call,
+    check_if_match,
+    etag_response,
+    filtered,
+    ordered,
+    page,
+)
 from webapp.core.errors import InvalidInput
+from webapp.core.json_schema import NO_FIELDS, text
+from webapp.jobs import schema
 from webapp.jobs.choices import TERMINAL_STATES
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import job_get, job_list
@@ -21,32 +32,66 @@ _ORDERS = {"created_at": "created_at", "kind": "kind", "state": "state"}
 
 
 class OperationCollection(ApiView):
-    """All long work, newest first."""
-
+    @call(
+        "listOperations",
+        schema.OPERATIONS,
+        paged=True,
+        filters=_FILTERS,
+        orders=_ORDERS,
+        query={"state": schema.JOB_STATE, "kind": schema.JOB_KIND},
+    )
     def get(self, request: Request) -> Response:
+        """List all long work, newest first."""
         rows = ordered(filtered(job_list(), request, _FILTERS), request, _ORDERS)
         return page(rows, request, operation_body)
 
 
 class OperationItem(ApiView):
+    @call("getOperation", schema.OPERATION, tagged=True, revalidated=True)
     def get(self, request: Request, job_id: str) -> Response:
+        """Read how far an operation has come, or how it ended."""
         return _shown(request, job_get(job_id=job_id))
 
 
 class OperationCancel(ApiView):
-    has_dry_run = False
     write_action = Action.CANCEL_JOBS
 
+    @call(
+        "cancelOperation",
+        schema.OPERATION,
+        body=NO_FIELDS,
+        if_match=IfMatch.TAKEN,
+        tagged=True,
+    )
     def post(self, request: Request, job_id: str) -> Response:
+        """Cancel an operation.
+
+        What runs stops at its next safe point: follow the operation until it has ended.
+        """
         job = job_get(job_id=job_id)
         check_if_match(request, job)
         return _shown(request, job_cancel(job=job, actor=actor_of(request)))
 
 
 class OperationWait(ApiView):
-    """Answers when the operation has ended, or after `timeout` seconds with what is known then."""
-
+    @call(
+        "waitForOperation",
+        schema.OPERATION,
+        tagged=True,
+        revalidated=True,
+        query={
+            "timeout": text(
+                f"Seconds, with or without an `s`; more than {MAX_WAIT_SECONDS:g} give "
+                f"{MAX_WAIT_SECONDS:g}.",
+                default="30",
+            )
+        },
+    )
     def get(self, request: Request, job_id: str) -> Response:
+        """Wait until an operation has ended.
+
+        After `timeout` seconds the answer is what is known then.
+        """
         deadline = time.monotonic() + _timeout(request)
         job = job_get(job_id=job_id)
         while job.state not in TERMINAL_STATES and time.monotonic() < deadline:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -11,16 +10,19 @@ from webapp.accounts.permissions import Action, actor_of
 from webapp.catalog.selectors import model_get, version_get
 from webapp.core.api import (
     ApiView,
+    IfMatch,
     body_of,
+    call,
     check_if_match,
-    etag_of,
-    etag_response,
     filtered,
     ordered,
     page,
+    tagged,
+    tried,
     validate_only,
 )
 from webapp.core.errors import InvalidInput
+from webapp.rollouts import schema
 from webapp.rollouts.models import Rollout
 from webapp.rollouts.selectors import rollout_get, rollout_list
 from webapp.rollouts.serializers import (
@@ -62,15 +64,19 @@ _SERVICES: dict[Move, Callable[..., Rollout]] = {
 
 
 class RolloutCollection(ApiView):
-    """All rollouts, or those of one model, newest first; POST starts one."""
-
     write_action = Action.ROLLOUT
 
+    @call(
+        "listRollouts",
+        schema.ROLLOUTS,
+        paged=True,
+        filters=_FILTERS,
+        orders=_ORDERS,
+        query={"state": schema.STATE, "verdict": schema.VERDICT},
+        below_model=True,
+    )
     def get(self, request: Request, name: str | None = None) -> Response:
-        """List rollouts, newest first.
-
-        Filter by state, model, verdict, created_at.
-        """
+        """List rollouts, newest first."""
         rows = rollout_list()
         if name is not None:
             rows = rows.filter(model=model_get(name=name))
@@ -79,14 +85,27 @@ class RolloutCollection(ApiView):
 
 
 class ModelRollouts(RolloutCollection):
+    @call(
+        "startRollout",
+        schema.ROLLOUT,
+        status=201,
+        body=schema.ROLLOUT_NEW,
+        dry_run=schema.ROLLOUT_PLAN,
+        tagged=True,
+        refusal="INVALID_ROLLOUT",
+        example={
+            "version": 4,
+            "steps": [
+                {"weight": 0.05, "hold_seconds": 600, "min_requests": 300},
+                {"weight": 0.5, "hold_seconds": 900},
+            ],
+            "guardrails": {"slo_ms": 50},
+        },
+    )
     def post(self, request: Request, name: str) -> Response:
-        """Start a rollout.
+        """Start a rollout; the number of the version is enough.
 
-        {"version": 4} is enough. Optional: "steps" [{"weight": 0.05, "hold_seconds": 600,
-        "min_requests": 300, "pause": false}] with shares that rise to 1, "bake_seconds",
-        "min_requests" for all steps, "guardrails" {"errors", "rejections", "client_faults",
-        "latency": true or false, "slo_ms", "false_stop_budget", …}, "allow_contract_change",
-        "supersede". With ?validate_only=true the answer is the plan and the time it would take.
+        With ?validate_only=true the answer is the plan and the time it would take.
         """
         body = body_of(request)
         model = model_get(name=name)
@@ -98,51 +117,61 @@ class ModelRollouts(RolloutCollection):
         rollout = rollout_start(
             model=model, canary=canary, plan=plan, actor=actor_of(request), options=options
         )
-        answer = _shown(request, rollout, status=201)
+        answer = _shown(rollout, status=201)
         answer["Location"] = f"/api/v1/{rollout.api_path}"
         return answer
 
 
 class RolloutItem(ApiView):
+    @call("getRollout", schema.ROLLOUT, tagged=True, below_model=True)
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
         """Read a rollout: state, shares, evidence, comparison and what can be done with it now."""
-        return _shown(request, rollout_get(rollout_id=rollout_id, model_name=name))
+        return _shown(rollout_get(rollout_id=rollout_id, model_name=name))
 
 
 class RolloutHistory(ApiView):
+    @call("listTransitions", schema.TRANSITIONS, paged=True, below_model=True)
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
-        """Every move of a rollout, newest first."""
+        """List every move of a rollout, newest first."""
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         return page(rollout.transitions.all(), request, transition_body)
 
 
 class RolloutAnalysis(ApiView):
+    @call("listAnalyses", schema.ANALYSES, paged=True, below_model=True)
     def get(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
-        """What each step showed, oldest first."""
+        """List what each step showed, oldest first."""
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         return page(rollout.analyses.all(), request, analysis_body)
 
 
 class RolloutAction(ApiView):
-    """`:pause :resume :advance :promote :abort`, with an optional {"reason"} and If-Match.
-
-    With ?validate_only=true the answer is the rollout as it would be; nothing moves.
-    """
-
     write_action = Action.ROLLOUT
     move: Move = Move.PAUSE  # as_view sets it
 
+    @call(
+        "{move}Rollout",
+        schema.ROLLOUT,
+        body=schema.ROLLOUT_MOVE,
+        dry_run=schema.ROLLOUT,
+        if_match=IfMatch.TAKEN,
+        tagged=True,
+        below_model=True,
+        example={"reason": "looking at the latency first"},
+    )
     def post(self, request: Request, rollout_id: str, name: str | None = None) -> Response:
+        """Ask a rollout to {move}.
+
+        With ?validate_only=true the answer is the rollout as it would be; nothing moves.
+        """
         rollout = rollout_get(rollout_id=rollout_id, model_name=name)
         check_if_match(request, rollout_tag(rollout))
         actor, reason = actor_of(request), _reason(request)
-        if validate_only(request):
-            with transaction.atomic():
-                moved = act(self.move, rollout=rollout, actor=actor, reason=reason)
-                body = rollout_body(moved)
-                transaction.set_rollback(True)
-            return Response(body)
-        return _shown(request, act(self.move, rollout=rollout, actor=actor, reason=reason))
+
+        def moved() -> Rollout:
+            return act(self.move, rollout=rollout, actor=actor, reason=reason)
+
+        return tried(lambda: rollout_body(moved())) if validate_only(request) else _shown(moved())
 
 
 def act(move: Move, *, rollout: Rollout, actor: User, reason: str) -> Rollout:
@@ -150,17 +179,13 @@ def act(move: Move, *, rollout: Rollout, actor: User, reason: str) -> Rollout:
 
 
 def _reason(request: Request) -> str:
-    reason = body_of(request).get("reason", "")
-    if not isinstance(reason, str) or len(reason) > 300:
+    reason: str = body_of(request).get("reason") or ""
+    if len(reason) > 300:
         raise InvalidInput(
             "reason: a text of at most 300 characters is expected.", reason="BAD_PARAMETER"
         )
     return reason
 
 
-def _shown(request: Request, rollout: Rollout, *, status: int = 200) -> Response:
-    if status != 200:
-        return Response(
-            rollout_body(rollout), status=status, headers={"ETag": etag_of(rollout_tag(rollout))}
-        )
-    return etag_response(request, rollout_tag(rollout), rollout_body(rollout))
+def _shown(rollout: Rollout, *, status: int = 200) -> Response:
+    return tagged(rollout_tag(rollout), rollout_body(rollout), status=status)

@@ -33,7 +33,7 @@ def test_models_are_registered_listed_filtered_and_described(world: World) -> No
     renamed = api.patch(
         "/api/v1/models/bert", {"name": "bart"}, headers={"If-Match": patched["ETag"]}
     )
-    assert_problem(renamed, 400, "UNKNOWN_FIELD")
+    assert_problem(renamed, 400, "VALIDATION_FAILED")
     change = AuditEvent.objects.get(action="model.update")
     assert (change.before, change.after) == ({"description": ""}, {"description": "Sentences"})
 

@@ -10,8 +10,19 @@ from rest_framework.response import Response
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, actor_of, requires
 from webapp.accounts.selectors import person_list
-from webapp.core.api import ApiView, body_of, filtered, ordered, page, page_list, validate_only
+from webapp.core.api import (
+    ApiView,
+    body_of,
+    call,
+    filtered,
+    ordered,
+    page,
+    page_list,
+    validate_only,
+)
+from webapp.core.contract import FORM
 from webapp.core.errors import Conflict, Unavailable
+from webapp.core.json_schema import OBJECT, closed, file, flag
 from webapp.core.parsers import JsonParser
 from webapp.runtime_client.errors import RuntimeLacks, RuntimeRefused, RuntimeUnreachable
 
@@ -22,9 +33,11 @@ FIELDS = {"username": "username", "role": "role", "since": "date_joined"}
 class Echo(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call("getEcho", OBJECT, query={"validate_only": flag()})
     def get(self, request: Request) -> Response:
         return Response({"only": validate_only(request)})
 
+    @call("echo", OBJECT, status=202, body=OBJECT)
     def post(self, request: Request) -> Response:
         body = body_of(request)
         calls.append(body)
@@ -43,12 +56,14 @@ class Files(ApiView):
     write_action = Action.MANAGE_MODELS
     parser_classes = [MultiPartParser, JsonParser]
 
+    @call("sendFile", OBJECT, status=201, body=closed({"file": file("Any.")}), media_type=FORM)
     def post(self, request: Request) -> Response:
         calls.append(request.FILES["file"].read())
         return Response({"call": len(calls)}, status=201)
 
 
 class Faults(ApiView):
+    @call("fail", None)
     def get(self, request: Request, kind: str) -> Response:
         errors: dict[str, Exception] = {
             "404": Http404(),
@@ -63,12 +78,14 @@ class Faults(ApiView):
 
 
 class People(ApiView):
+    @call("listSamplePeople", OBJECT, paged=True, filters=FIELDS, orders=FIELDS)
     def get(self, request: Request) -> Response:
         rows = ordered(filtered(person_list(), request, FIELDS), request, FIELDS)
         return page(rows, request, lambda person: person.username)
 
 
 class Numbers(ApiView):
+    @call("listNumbers", OBJECT, paged=True)
     def get(self, request: Request) -> Response:
         return page_list(range(7), request, lambda number: number)
 

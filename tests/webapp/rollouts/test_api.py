@@ -36,7 +36,7 @@ def test_starting_answers_201_with_the_rollout_and_where_it_lives(yard: Yard, ca
 
 
 def test_without_steps_it_is_the_default_ladder(yard: Yard, canary) -> None:
-    body = yard.world.api_client().post(MODEL, {"version": "2"}).json()
+    body = yard.world.api_client().post(MODEL, {"version": 2}).json()
     assert [step["weight"] for step in body["steps"]] == [0.01, 0.05, 0.1, 0.25, 0.5, 1.0]
 
 
@@ -67,6 +67,7 @@ def test_validate_only_shows_the_plan_and_starts_nothing(yard: Yard) -> None:
         ({}, "/version"),
         ({"version": 0}, "/version"),
         ({"version": True}, "/version"),
+        ({"version": "2"}, "/version"),
         ({"version": 2, "variant": "fp16"}, "/variant"),
         ({"version": 2, "step": []}, "/step"),
         ({"version": 2, "steps": [{"weight": 20}]}, "/steps/0/weight"),

@@ -179,11 +179,11 @@ def test_the_serving_config_is_read_previewed_and_replaced(yard, operator):
     assert body["settings"]["dynamic_batching"] is True
     assert 'name: "echo"' in body["config"]
     settings = body["settings"] | {"max_batch_size": 8}
-    preview = operator.put(f"{URL}?validate_only=true", settings).json()
+    tag = {"If-Match": answer["ETag"]}
+    preview = operator.put(f"{URL}?validate_only=true", settings, headers=tag).json()
     assert "max_batch_size: 8" in preview["config"]
     assert any(line.startswith("+ max_batch_size: 8") for line in preview["diff"])
     assert operator.get(URL).json()["revision"] == 0
-    tag = {"If-Match": answer["ETag"]}
     assert operator.put(URL, {"settings": settings}, headers=tag).status_code == 202
     yard.work()
     answer = operator.get(URL)
@@ -206,13 +206,13 @@ def test_the_serving_config_needs_if_match(yard, operator):
 
 def test_problems_of_the_serving_config_point_at_the_setting(yard, operator):
     deploy(yard, yard.publish(1))
+    tag = {"If-Match": operator.get(URL)["ETag"]}
     body = assert_problem(
-        operator.put(f"{URL}?validate_only=true", {"instance_count": 0}),
+        operator.put(f"{URL}?validate_only=true", {"instance_count": 0}, headers=tag),
         400,
         "INVALID_SERVING_CONFIG",
     )
     assert body["errors"][0]["pointer"] == "/instance_count"
-    tag = {"If-Match": operator.get(URL)["ETag"]}
     assert_problem(operator.put(URL, {"colour": "red"}, headers=tag), 400, "INVALID_SERVING_CONFIG")
 
 

@@ -1,9 +1,12 @@
 """`/models`: list, register, read, describe, delete."""
 
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
+from webapp.catalog import schema
 from webapp.catalog.models import InferenceModel
 from webapp.catalog.selectors import model_get, model_list
 from webapp.catalog.serializers import model_body
@@ -15,17 +18,19 @@ from webapp.catalog.services import (
 )
 from webapp.core.api import (
     ApiView,
+    IfMatch,
     body_of,
+    call,
     check_if_match,
-    etag_response,
     filtered,
     ordered,
     page,
+    tagged,
+    tried,
     validate_only,
 )
-from webapp.core.errors import InvalidInput
+from webapp.core.json_schema import text
 from webapp.uploads.fields import text_field
-from webapp.uploads.names import name_check
 
 _FIELDS = {"name": "name", "created_at": "created_at"}
 
@@ -33,24 +38,42 @@ _FIELDS = {"name": "name", "created_at": "created_at"}
 class ModelList(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call(
+        "listModels",
+        schema.MODELS,
+        paged=True,
+        filters=_FIELDS,
+        orders=_FIELDS,
+        query={"search": text("Keeps those whose name holds the text.")},
+    )
     def get(self, request: Request) -> Response:
-        """All models by name. `?search=res` keeps those whose name holds the text."""
+        """List all models by name."""
         rows = model_list()
         if text := request.query_params.get("search"):
             rows = rows.filter(name__icontains=text)
         rows = ordered(filtered(rows, request, _FIELDS), request, _FIELDS)
         return page(rows, request, model_body)
 
+    @call(
+        "createModel",
+        schema.MODEL,
+        status=201,
+        body=schema.MODEL_NEW,
+        dry_run=schema.MODEL,
+        example={"name": "resnet50", "description": "ImageNet classes"},
+    )
     def post(self, request: Request) -> Response:
-        """Registers a model; its versions come with uploads."""
-        body = body_of(request)
-        name = text_field(body, "name")
+        """Register a model; its versions come with uploads."""
+        body, actor = body_of(request), actor_of(request)
+
+        def registered() -> InferenceModel:
+            return model_register(
+                name=body["name"], description=text_field(body, "description"), actor=actor
+            )
+
         if validate_only(request):
-            name_check(name, field="name")
-            return Response({"name": name})
-        model = model_register(
-            name=name, description=text_field(body, "description"), actor=actor_of(request)
-        )
+            return tried(lambda: model_body(registered()))
+        model = registered()
         location = {"Location": f"/api/v1/models/{model.name}"}
         return Response(model_body(model), status=201, headers=location)
 
@@ -58,29 +81,45 @@ class ModelList(ApiView):
 class ModelDetail(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call("getModel", schema.MODEL, tagged=True)
     def get(self, request: Request, name: str) -> Response:
+        """Read a model."""
         model = model_get(name=name)
-        return etag_response(request, model, model_body(model))
+        return tagged(model, model_body(model))
 
+    @call(
+        "changeModel",
+        schema.MODEL,
+        body=schema.MODEL_CHANGE,
+        dry_run=schema.MODEL,
+        if_match=IfMatch.NEEDED,
+        tagged=True,
+        example={"description": "ImageNet classes"},
+    )
     def patch(self, request: Request, name: str) -> Response:
-        model = self._for_write(request, name)
+        """Describe a model; nothing else of it can be changed."""
+        model, actor = self._for_write(request, name), actor_of(request)
         body = body_of(request)
-        if unknown := sorted(set(body) - {"description"}):
-            raise InvalidInput(
-                f"{unknown[0]} of a model cannot be changed; only its description can.",
-                reason="UNKNOWN_FIELD",
-                errors=[{"pointer": f"/{unknown[0]}", "detail": "cannot be changed"}],
-            )
-        if "description" in body and not validate_only(request):
-            model_update(
-                model=model,
-                description=text_field(body, "description"),
-                actor=actor_of(request),
-            )
-        return etag_response(request, model, model_body(model))
 
+        def updated() -> dict[str, Any]:
+            if "description" in body:
+                model_update(model=model, description=text_field(body, "description"), actor=actor)
+            return model_body(model)
+
+        if validate_only(request):
+            return tried(updated)
+        changed = updated()
+        return tagged(model, changed)
+
+    @call(
+        "deleteModel",
+        None,
+        status=204,
+        dry_run=schema.MODEL_REMOVAL,
+        if_match=IfMatch.NEEDED,
+    )
     def delete(self, request: Request, name: str) -> Response:
-        """The model with all versions and files; refused while one is deployed.
+        """Delete a model with all versions and files; refused while one is deployed.
 
         With ?validate_only=true nothing goes: the answer names the versions that would.
         """

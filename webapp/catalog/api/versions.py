@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
-from webapp.catalog.api.dry_run import tried
+from webapp.catalog import schema
 from webapp.catalog.selectors import model_get, version_get, version_list
 from webapp.catalog.serializers import version_body
 from webapp.catalog.services import (
@@ -19,42 +19,66 @@ from webapp.catalog.services import (
 )
 from webapp.core.api import (
     ApiView,
+    IfMatch,
     body_of,
+    call,
     check_if_match,
     etag_response,
     filtered,
     operation_response,
     page,
+    tried,
     validate_only,
 )
-from webapp.core.errors import InvalidInput
+from webapp.core.contract import FORM
+from webapp.core.json_schema import NO_FIELDS
 from webapp.jobs.models import Job
+from webapp.jobs.schema import OPERATION
 from webapp.uploads.fields import text_field
 from webapp.uploads.forms import details_of, files_of
 from webapp.uploads.services import upload_receive
+
+_FILTERS = {"state": "state", "number": "number"}
 
 
 class VersionList(ApiView):
     write_action = Action.MANAGE_MODELS
     parser_classes = [MultiPartParser]
 
+    @call(
+        "listVersions",
+        schema.VERSIONS,
+        paged=True,
+        filters=_FILTERS,
+        query={"state": schema.VERSION_STATE},
+    )
     def get(self, request: Request, name: str) -> Response:
-        """Newest first; `?filter=state=READY` keeps one state."""
+        """List the versions of a model, newest first."""
         rows = version_list(model=model_get(name=name))
-        rows = filtered(rows, request, {"state": "state", "number": "number"})
-        return page(rows, request, version_body)
+        return page(filtered(rows, request, _FILTERS), request, version_body)
 
+    @call(
+        "uploadVersion",
+        schema.VERSION_OPERATION,
+        status=202,
+        body=schema.VERSION_UPLOAD,
+        media_type=FORM,
+    )
     def post(self, request: Request, name: str) -> Response:
-        """One-shot upload: multipart `file=`, optionally `config=`, `samples=`, `sha256=`, `note=`."""
+        """Upload a version in one request.
+
+        The operation checks the file in a sandbox: a dry run would do just that, so there is none.
+        """
         model = model_get(name=name)
         actor = actor_of(request)
+        fields = body_of(request)
         file, samples = files_of(request.FILES)
         upload = upload_receive(
             model_name=model.name,
             file=file,
             samples=samples,
             actor=actor,
-            details=details_of(body_of(request), request.FILES),
+            details=details_of(fields, request.FILES),
         )
         version, job = version_create(model=model, upload=upload, actor=actor)
         return operation_response(job, extra={"version": version.number})
@@ -63,22 +87,28 @@ class VersionList(ApiView):
 class VersionDetail(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call("getVersion", schema.VERSION, tagged=True, revalidated=True)
     def get(self, request: Request, name: str, number: int) -> Response:
+        """Read a version: state, checks, inputs and outputs, files, digests."""
         version = version_get(name=name, number=number)
         return etag_response(request, version, version_body(version))
 
+    @call(
+        "changeVersion",
+        schema.VERSION,
+        body=schema.VERSION_CHANGE,
+        dry_run=schema.VERSION,
+        if_match=IfMatch.NEEDED,
+        tagged=True,
+        refusal="VERSION_IMMUTABLE",
+        refusal_help="Only the note of a version can be changed; upload a new version instead.",
+        example={"note": "the one with the new tokeniser"},
+    )
     def patch(self, request: Request, name: str, number: int) -> Response:
-        """Only the note can change; everything else of a version never does."""
+        """Change the note of a version; everything else of it never changes."""
         version = version_get(name=name, number=number)
         check_if_match(request, version)
-        body = body_of(request)
-        if set(body) - {"note"}:
-            raise InvalidInput(
-                f"{sorted(set(body) - {'note'})[0]} of a version cannot be changed; only its note can.",
-                reason="VERSION_IMMUTABLE",
-                help_text="Upload a new version instead.",
-            )
-        note, actor = text_field(body, "note"), actor_of(request)
+        note, actor = text_field(body_of(request), "note"), actor_of(request)
         if validate_only(request):
             return tried(
                 lambda: version_body(version_update(version=version, note=note, actor=actor))
@@ -90,7 +120,16 @@ class VersionDetail(ApiView):
 class VersionArchive(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call(
+        "archiveVersion",
+        schema.VERSION,
+        body=NO_FIELDS,
+        dry_run=schema.VERSION,
+        if_match=IfMatch.TAKEN,
+        tagged=True,
+    )
     def post(self, request: Request, name: str, number: int) -> Response:
+        """Take a version out of sight; its files stay, so that it can come back."""
         version = version_get(name=name, number=number)
         check_if_match(request, version)
         actor = actor_of(request)
@@ -103,7 +142,16 @@ class VersionArchive(ApiView):
 class VersionRestore(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call(
+        "restoreVersion",
+        schema.VERSION,
+        body=NO_FIELDS,
+        dry_run=schema.VERSION,
+        if_match=IfMatch.TAKEN,
+        tagged=True,
+    )
     def post(self, request: Request, name: str, number: int) -> Response:
+        """Bring an archived version back."""
         version = version_get(name=name, number=number)
         check_if_match(request, version)
         actor = actor_of(request)
@@ -116,9 +164,18 @@ class VersionRestore(ApiView):
 class VersionValidate(ApiView):
     write_action = Action.MANAGE_MODELS
 
+    @call(
+        "validateVersion",
+        OPERATION,
+        status=202,
+        body=NO_FIELDS,
+        dry_run=schema.ASKED,
+        if_match=IfMatch.TAKEN,
+    )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Runs all checks again on the published files."""
+        """Run all checks again on the published files."""
         version, actor = version_get(name=name, number=number), actor_of(request)
+        check_if_match(request, version)
         if validate_only(request):
             return tried(lambda: _asked(version_recheck(version=version, actor=actor)))
         return operation_response(version_recheck(version=version, actor=actor))
