@@ -74,6 +74,10 @@ class Client:
         tensor.set_data_from_numpy(array)
         return tensor
 
+    def input(self, name: str, shape: Sequence[int], datatype: str):
+        """Without data yet."""
+        return self._module.InferInput(name, list(shape), datatype)
+
     def requested(self, name: str, **more: Any):
         return self._module.InferRequestedOutput(name, **more)
 
