@@ -27,7 +27,10 @@ from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
+from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.scheduling.rate_limiter import RateLimiter
+from inference_runtime.scheduling.scheduler import SharedParts
 from inference_runtime.settings import Listen, RuntimeSettings
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
@@ -90,9 +93,11 @@ class Server:
     def _build(self) -> None:
         settings = self._settings
         inference = InferencePort()
+        limiter = None if settings.rate_limit is None else RateLimiter(settings.rate_limit)
         self._loader = VersionLoader(
             stats=self._telemetry.registry,
             inference=inference,
+            shared=SharedParts(limiter=limiter),
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,
@@ -117,6 +122,7 @@ class Server:
                 mode=settings.mode,
                 server_id=settings.server_id,
                 strict_readiness=settings.strict_readiness,
+                slots=Slots(limiter),
                 log=self._log,
                 regions=self._regions,
             )

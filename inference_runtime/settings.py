@@ -8,6 +8,7 @@ from pathlib import Path
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.http_server import HttpOptions
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
@@ -51,6 +52,8 @@ class RuntimeSettings:
     http_options: HttpOptions = field(default_factory=HttpOptions)
     grpc_options: GrpcOptions = field(default_factory=GrpcOptions)
     logs: LogSettings = field(default_factory=LogSettings)
+    rate_limit: Listed | None = None  # None: off
+    response_cache_bytes: int = 0  # 0: no cache
     state_directory: Path | None = None  # --switchyard-state-dir: without it nothing is remembered
 
     @property

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
 from inference_runtime.cli.front_ends import grpc_options, http_options
+from inference_runtime.cli.limits import rate_limit, response_cache_bytes
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.settings import (
     Listen,
@@ -54,6 +55,8 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         http_options=http_options(given),
         grpc_options=grpc_options(given),
         logs=_logs(given),
+        rate_limit=rate_limit(given),
+        response_cache_bytes=response_cache_bytes(given),
         state_directory=Path(state) if state else None,
     )
     _check_ports(settings.listens)
@@ -169,6 +172,7 @@ def _metrics_options(given: Arguments) -> MetricsOptions:
         gpu=given.switch("allow-gpu-metrics"),
         cpu=given.switch("allow-cpu-metrics"),
         interval_ns=given.number("metrics-interval-ms", 1) * 1_000_000,
+        pinned_pool_bytes=given.number("pinned-memory-pool-byte-size"),
         quantiles=_quantiles(config.get("summary_quantiles", "")) or defaults.quantiles,
         **switches,
     )

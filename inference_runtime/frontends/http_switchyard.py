@@ -1,4 +1,4 @@
-"""Handlers of our own extension, `/v2/switchyard/…`: traffic tables and arm statistics."""
+"""Handlers of our own extension, `/v2/switchyard/…`: traffic tables, slots and arm statistics."""
 
 from typing import Any
 from urllib.parse import parse_qs
@@ -25,6 +25,8 @@ class SwitchyardHandlers:
             ("GET", "/v2/switchyard/traffic/{m}", self._get),
             ("PUT", "/v2/switchyard/traffic/{m}", self._put),
             ("DELETE", "/v2/switchyard/traffic/{m}", self._delete),
+            ("GET", "/v2/switchyard/slots", self._slots),
+            ("PUT", "/v2/switchyard/slots", self._put_slots),
             ("GET", "/v2/switchyard/statistics", self._statistics),
         ]
 
@@ -48,6 +50,12 @@ class SwitchyardHandlers:
         except Conflict as fault:
             return error_reply(_CONFLICT, fault.text)
         return _json({})
+
+    def _slots(self, call: HttpCall) -> HttpReply:
+        return _json(self._core.slots())
+
+    def _put_slots(self, call: HttpCall) -> HttpReply:
+        return _json(self._core.slots_put(json_reader.parse_object(call.body)))
 
     def _statistics(self, call: HttpCall) -> HttpReply:
         return _json(self._core.switchyard_statistics())

@@ -51,7 +51,11 @@ _BY_FIRST: Final = {
     "logging": "logging",
 }
 # Ours: who may say which models there are may say who gets their traffic.
-_SWITCHYARD: Final = {"traffic": "model-repository", "statistics": "statistics"}
+_SWITCHYARD: Final = {
+    "traffic": "model-repository",
+    "slots": "model-repository",
+    "statistics": "statistics",
+}
 _GRPC: Final = {
     b"ServerLive": "health",
     b"ServerReady": "health",

@@ -15,6 +15,7 @@ from inference_runtime.repository.overrides import read_load_parameters
 from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing import introspection
 from inference_runtime.routing.router import Router
+from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.states import IndexEntry
@@ -38,6 +39,7 @@ class CoreParts:
     mode: ModelControlMode = ModelControlMode.NONE
     server_id: str = "triton"
     strict_readiness: bool = True
+    slots: Slots = field(default_factory=lambda: Slots(None))
     log: RuntimeLog = field(default_factory=RuntimeLog)
     regions: Regions = field(default_factory=Regions)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -52,6 +54,9 @@ class RuntimeCore:
         self._registry.on_change = lambda _name: self._router.rebuild()
         parts.telemetry.traffic = self._shares
         parts.telemetry.unrouted = lambda: self._router.unrouted
+        parts.telemetry.slots = parts.slots.readings
+        self.slots = parts.slots.body
+        self.slots_put = parts.slots.change
         self.log = parts.log
         self.regions = parts.regions
         self._live = True
@@ -110,7 +115,9 @@ class RuntimeCore:
     # What there is
 
     def server_metadata(self) -> dict[str, Any]:
-        return introspection.server_metadata(self._parts.server_id, __version__)
+        return introspection.server_metadata(
+            self._parts.server_id, __version__, self._parts.slots.extensions
+        )
 
     def model_metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
         return introspection.model_metadata(self._registry, name, version)

@@ -1,5 +1,6 @@
 """What the server says about itself and its models: metadata, index, statistics."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from inference_runtime import pb
@@ -30,8 +31,9 @@ EXTENSIONS = (
 )
 
 
-def server_metadata(server_id: str, version: str) -> dict[str, Any]:
-    return {"name": server_id, "version": version, "extensions": list(EXTENSIONS)}
+def server_metadata(server_id: str, version: str, more: Iterable[str] = ()) -> dict[str, Any]:
+    """`more` are extensions that only some servers have."""
+    return {"name": server_id, "version": version, "extensions": [*EXTENSIONS, *more]}
 
 
 def model_metadata(registry: ModelRegistry, name: str, version: str) -> pb.ModelMetadataResponse:

@@ -11,6 +11,7 @@ class MetricsOptions:
     gpu: bool = True  # --allow-gpu-metrics
     cpu: bool = True  # --allow-cpu-metrics
     interval_ns: int = 2_000_000_000  # --metrics-interval-ms: how old a gauge of the machine may be
+    pinned_pool_bytes: int = 256 << 20  # what is reported; there is no such pool here
     counter_latencies: bool = True
     histogram_latencies: bool = False
     summary_latencies: bool = False

@@ -6,6 +6,7 @@ from inference_runtime.spec.latency import BOUNDS_NS
 from inference_runtime.telemetry.exposition import Family, Sample, histogram, labels_text
 from inference_runtime.telemetry.snapshot import (
     MetricsSnapshot,
+    SlotPool,
     arm_labels,
     version_labels,
 )
@@ -89,6 +90,14 @@ def _traffic(snapshot: MetricsSnapshot) -> Iterable[Sample]:
         yield "", labels_text(arm_labels(entry.model, entry.version, entry.arm)), entry.share
 
 
+def _slots(name: str, help_: str, value: Callable[[SlotPool], int]) -> RuntimeFamily:
+    def samples(snapshot: MetricsSnapshot) -> Iterable[Sample]:
+        for pool in snapshot.slots:
+            yield "", labels_text({"pool": pool.name, "device": pool.device}), value(pool)
+
+    return Family(name, "gauge", help_, samples)
+
+
 def _process(
     name: str, kind: str, help_: str, value: Callable[[MetricsSnapshot], float]
 ) -> RuntimeFamily:
@@ -156,6 +165,21 @@ RUNTIME_FAMILIES: tuple[RuntimeFamily, ...] = (
         "gauge",
         "Share of a model's traffic that the applied table gives to an arm [0.0 - 1.0]",
         _traffic,
+    ),
+    _slots(
+        "runtime_slots_capacity",
+        "Slots of a resource that the rate limiter shares out",
+        lambda pool: pool.capacity,
+    ),
+    _slots(
+        "runtime_slots_in_use",
+        "Slots that executions hold",
+        lambda pool: pool.in_use,
+    ),
+    _slots(
+        "runtime_slots_waiting",
+        "Instances with work that wait for slots",
+        lambda pool: pool.waiting,
     ),
     Family(
         "runtime_gpu_temperature_celsius",

@@ -1,6 +1,6 @@
 """What a reading of the metrics is made from: the counters of every version and the machine's gauges."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_runtime.telemetry.gpu import GpuSample
@@ -20,6 +20,17 @@ class TrafficShare:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotPool:
+    """A resource that the rate limiter shares out, on one device or for the whole server."""
+
+    name: str
+    device: str
+    capacity: int
+    in_use: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
     options: MetricsOptions
     versions: tuple[VersionStats, ...]
@@ -30,6 +41,7 @@ class MetricsSnapshot:
     traffic: Iterable[TrafficShare] = field(default=())
     # Requests refused before there was a version to count them at, by outcome.
     unrouted: Mapping[str, int] = field(default_factory=dict)
+    slots: Sequence[SlotPool] = ()
 
     def devices(self) -> Iterator[tuple[Mapping[str, str], DeviceStats]]:
         """Every set of counters with its labels: the model's own, then one per GPU it runs on."""

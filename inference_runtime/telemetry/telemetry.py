@@ -12,7 +12,7 @@ from inference_runtime.telemetry.host import HostMonitor
 from inference_runtime.telemetry.options import MetricsOptions
 from inference_runtime.telemetry.registry import StatsRegistry
 from inference_runtime.telemetry.runtime_metrics import RUNTIME_FAMILIES
-from inference_runtime.telemetry.snapshot import MetricsSnapshot, TrafficShare
+from inference_runtime.telemetry.snapshot import MetricsSnapshot, SlotPool, TrafficShare
 from inference_runtime.telemetry.switchyard_statistics import StateOf, statistics_body
 from inference_runtime.telemetry.triton_metrics import TRITON_FAMILIES
 
@@ -28,7 +28,8 @@ def _none_unrouted() -> Mapping[str, int]:
 
 
 class Telemetry:
-    """`traffic` and `unrouted` are set by the router: the arms of the tables, the requests it had no version for."""
+    """`traffic`, `unrouted` and `slots` are set from above: the arms of the tables, the requests there was
+    no version for, the pools of the rate limiter."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Telemetry:
         self.registry = StatsRegistry(self.options, gpu_uuid=self.gpu.uuid)
         self.traffic: Callable[[], Iterable[TrafficShare]] = _no_traffic
         self.unrouted: Callable[[], Mapping[str, int]] = _none_unrouted
+        self.slots: Callable[[], Iterable[SlotPool]] = tuple
 
     async def start(self, *, limit_seconds: float = 5.0) -> None:
         """Reads the GPUs once, so that instances know their devices' names; a hanging driver is left behind."""
@@ -74,6 +76,7 @@ class Telemetry:
             gpus=self.gpu.latest().gpus if options.gpu else (),
             traffic=self.traffic(),
             unrouted=self.unrouted(),
+            slots=tuple(self.slots()),
         )
         return render(FAMILIES, snapshot).encode()
 

@@ -226,4 +226,16 @@ TRITON_FAMILIES: tuple[TritonFamily, ...] = (
         "memory_total_bytes",
     ),
     _cpu("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "memory_used_bytes"),
+    Family(
+        "nv_pinned_memory_pool_total_bytes",
+        "gauge",
+        "Pinned memory pool total memory size, in bytes",
+        lambda snapshot: [("", "", snapshot.options.pinned_pool_bytes)],
+    ),
+    Family(
+        "nv_pinned_memory_pool_used_bytes",
+        "gauge",
+        "Pinned memory pool used memory size, in bytes",
+        lambda snapshot: [("", "", 0)],  # inputs are joined in ordinary memory
+    ),
 )

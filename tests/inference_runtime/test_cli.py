@@ -100,8 +100,26 @@ def test_logs():
         (["--exit-on-error=maybe"], 'Bad option: "--exit-on-error".'),
         (["--http-max-input-size=0"], "Error: --http-max-input-size must be greater than 0."),
         (["--http-max-input-size=-1"], "Error: --http-max-input-size must be greater than 0."),
-        (["--rate-limit=execution_count"], "--rate-limit is not supported by this server yet"),
-        (["--cache-config=local,size=1"], "--cache-config is not supported by this server yet"),
+        (["--rate-limit=some"], "invalid argument for --rate-limit."),
+        (["--rate-limit-resource=R"], "--rate-limit-resource option format is"),
+        (["--rate-limit-resource=R:many"], "--rate-limit-resource option format is"),
+        (["--rate-limit-resource=R:1:left"], "--rate-limit-resource option format is"),
+        (["--rate-limit-resource=:1"], "--rate-limit-resource option format is"),
+        (["--cache-config=local,size=0"], "must be given a size in bytes greater than 0"),
+        (["--cache-config=local,size=some"], "must be given a size in bytes greater than 0"),
+        (["--cache-config=local,length=5"], "the local cache has no setting 'length'"),
+        (["--cache-config=local"], "--cache-config option format is"),
+        (["--cache-config=size=5"], "--cache-config option format is"),
+        (["--cache-config=redis,host=h"], "there is no cache 'redis' in this server"),
+        (
+            ["--cache-config=local,size=5", "--cache-config=redis,host=h"],
+            "only one cache can be configured",
+        ),
+        (
+            ["--cache-config=local,size=5", "--response-cache-byte-size=5"],
+            "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided.",
+        ),
+        (["--response-cache-byte-size=-1"], "It must be at least 0"),
         (["--grpc-use-ssl=true"], "--grpc-use-ssl is not supported by this server yet"),
         (
             ["--grpc-port=8000"],
@@ -126,6 +144,26 @@ def test_what_can_not_be_meant_is_said(options, message):
 def test_a_repository_is_required():
     with pytest.raises(UsageError, match="--model-repository must name"):
         parse([])
+
+
+def test_resources_are_listed_by_name_and_device():
+    assert settings().rate_limit is None
+    assert settings("--rate-limit-resource=R:3").rate_limit is None
+    assert settings("--rate-limit=execution_count").rate_limit == {}
+    listed = settings(
+        "--rate-limit=execution_count",
+        "--rate-limit-resource=R:3",
+        "--rate-limit-resource=S:2:1",
+        "--rate-limit-resource=S:4:cpu",
+        "--rate-limit-resource=R:5",
+    ).rate_limit
+    assert listed == {("R", ""): 3, ("S", "gpu:1"): 2, ("S", "cpu"): 4}
+
+
+def test_the_size_of_the_response_cache_comes_from_either_option():
+    assert settings().response_cache_bytes == 0
+    assert settings("--cache-config=local,size=1048576").response_cache_bytes == 1 << 20
+    assert settings("--response-cache-byte-size=4096").response_cache_bytes == 4096
 
 
 def test_what_is_not_built_is_accepted_at_its_default():

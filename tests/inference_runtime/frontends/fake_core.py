@@ -129,6 +129,7 @@ class FakeCore:
         self.unloaded: list[tuple[str, bool]] = []
         self.heads: dict[Any, ResponseHead] = {}
         self.tables: dict[str, dict[str, Any]] = {}
+        self.pools: list[dict[str, Any]] = []
         self.arm = ""
         self.unit = ""
         self.log = RuntimeLog()
@@ -238,6 +239,13 @@ class FakeCore:
         if generation is not None and generation < self.tables[name]["generation"]:
             raise Conflict("a newer table is in force")
         self.tables.pop(name, None)
+
+    def slots(self) -> dict[str, Any]:
+        return {"pools": self.pools}
+
+    def slots_put(self, body: Any) -> dict[str, Any]:
+        self.pools = body["pools"]
+        return self.slots()
 
     def switchyard_statistics(self) -> dict[str, Any]:
         return {"process": {"pid": 1}, "gpus": [], "gpu_note": "none", "models": []}

@@ -322,6 +322,14 @@ def test_traffic_tables_go_in_and_out(plain):
     assert json.loads(plain.ask("GET", "/v2/switchyard/statistics")[1])["models"] == []
 
 
+def test_slots_go_in_and_out(plain):
+    pools = [{"name": "R", "device": "global", "capacity": 2}]
+    path = "/v2/switchyard/slots"
+    assert json.loads(plain.ask("GET", path)[1]) == {"pools": []}
+    assert json.loads(plain.ask("PUT", path, {"pools": pools})[1]) == {"pools": pools}
+    assert json.loads(plain.ask("GET", path)[1]) == {"pools": pools}
+
+
 def three(elements=2):
     """A request with three binary tensors, as a body and the size of its JSON."""
     entries = [
