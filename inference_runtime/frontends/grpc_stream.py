@@ -1,11 +1,14 @@
-"""ModelStreamInfer: many requests on one stream, answers in the order the requests came."""
+"""ModelStreamInfer: many requests on one stream.
+
+Models that answer once answer in the order the requests came; what decoupled models give is written as it comes.
+"""
 
 import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Final
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.frontends import grpc_reply
@@ -14,14 +17,13 @@ from inference_runtime.frontends.grpc_messages import CallFault, MessageReader, 
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import error_codec, grpc_answer
-from inference_runtime.protocol.error_codec import GRPC_INTERNAL
+from inference_runtime.protocol.error_codec import GRPC_INTERNAL, GRPC_RESOURCE_EXHAUSTED
 from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import (
     Answer,
     Bytes,
     InferRequest,
     InferResponse,
-    RequestHead,
 )
 
 _log = logging.getLogger(__name__)
@@ -29,14 +31,19 @@ _log = logging.getLogger(__name__)
 # The client is slowed down by flow control while more than this waits on its stream.
 _PENDING: Final = 1024
 _UNSENT_BYTES: Final = 4 << 20
+# A decoupled model can not be slowed down: a client that leaves this much unread loses its stream.
+_UNREAD_LIMIT: Final = 64 << 20
 _INFLATE_LIMIT: Final = 64 << 20
 STRICT: Final = "triton_grpc_error"
 
 
 class StreamCall:
-    """One open stream. `slots` holds a place per request, in order; answers leave from its front."""
+    """One open stream. `slots` holds a place per request, in order; answers leave from its front.
 
-    __slots__ = ("complete", "failed", "reader", "requests", "slots", "started", "strict")
+    `free` counts the requests of decoupled models, which wait for nobody.
+    """
+
+    __slots__ = ("complete", "failed", "free", "reader", "requests", "slots", "started", "strict")
 
     def __init__(self, reader: MessageReader, strict: bool) -> None:
         self.reader = reader
@@ -44,6 +51,7 @@ class StreamCall:
         self.started = False  # headers are out
         self.complete = False  # the client has sent all it will, and all of it has been taken up
         self.failed = False
+        self.free = 0
         self.slots: deque[_Slot] = deque()
         self.requests: set[InferRequest] = set()
 
@@ -51,11 +59,16 @@ class StreamCall:
 class _Slot:
     """Where the answer to one request waits for those before it. Context of the request."""
 
-    __slots__ = ("parts", "stream")
+    protocol = H2Stream.protocol
+    __slots__ = ("free", "parts", "stream")
 
     def __init__(self, stream: H2Stream) -> None:
         self.stream = stream
         self.parts: Sequence[Bytes] | None = None
+        self.free = False  # of a decoupled model: not in the order of the stream any more
+
+    def header(self, name: str) -> str:
+        return self.stream.header(name)
 
 
 class StreamInferMethod:
@@ -99,11 +112,28 @@ class StreamInferMethod:
             stream.connection.orphans -= 1
             return
         try:
-            self._settle(slot, request, answer)
+            if slot.free:
+                call.free -= 1
+                flag_only = isinstance(answer, InferResponse) and answer.head.empty
+                if not flag_only or request.head.empty_final:
+                    self._write(slot, request, answer, final=True)
+            else:
+                slot.parts = self._parts(slot, request, answer, final=True)
             self._flush(stream, call)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
             _log.exception("an answer could not be sent")
             stream.connection.abort()
+
+    def partial(self, request: InferRequest, answer: Answer) -> None:
+        slot: _Slot = request.context
+        call: StreamCall = slot.stream.call
+        if call.failed:
+            return
+        try:
+            self._write(slot, request, answer, final=False)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("an answer could not be sent")
+            slot.stream.connection.abort()
 
     def drained(self, stream: H2Stream) -> None:
         call: StreamCall | None = stream.call
@@ -146,6 +176,7 @@ class StreamInferMethod:
             return
         connection.hint = plan
         request = InferRequest(plan.head, data, done, slot, now_ns, id_)
+        request.partial = self.partial
         if stream.head.timeout_ns:
             request.deadline_ns = now_ns + stream.head.timeout_ns
         unit_header = self._context.core.unit_header(plan.head.model_name)
@@ -153,26 +184,49 @@ class StreamInferMethod:
             request.traffic_unit = stream.head.metadata.get(unit_header, "")
         call.requests.add(request)
         infer(request)
+        version = request.version
+        if version is not None and version.config.decoupled and request in call.requests:
+            call.slots.pop()
+            slot.free = True
+            call.free += 1
 
-    def _settle(self, slot: _Slot, request: InferRequest, answer: Answer) -> None:
+    def _parts(
+        self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool
+    ) -> Sequence[Bytes] | None:
+        """What goes on the wire; None when the answer has ended the whole stream."""
         fault = answer
         if isinstance(answer, InferResponse):
             try:
-                parts = grpc_answer.encode(
-                    request.head, request.id, answer, request.version, final=True
+                return grpc_answer.stream_answer(
+                    grpc_answer.encode(
+                        request.head, request.id, answer, request.version, final=final
+                    )
                 )
-                slot.parts = grpc_answer.stream_answer(parts)
-                return
             except RuntimeFault as refused:
                 fault = refused
-        self._fault(slot, request.head, request.id, fault)
-
-    def _fault(self, slot: _Slot, head: RequestHead, id_: str, fault: Any) -> None:
+        assert isinstance(fault, RuntimeFault)
         stream = slot.stream
         if stream.call.strict:
             self._end(stream, stream.call, error_codec.grpc_status(fault), fault.text)
-        else:
-            slot.parts = [grpc_answer.stream_fault(fault.text, id_, head)]
+            return None
+        return [grpc_answer.stream_fault(fault.text, request.id, request.head, final=final)]
+
+    def _write(self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool) -> None:
+        """Sends an answer that waits for no other."""
+        parts = self._parts(slot, request, answer, final=final)
+        stream = slot.stream
+        if parts is None or stream.closed:
+            return
+        output = stream.connection.output
+        self._start(stream, stream.call)
+        output.data(stream, framed(parts))
+        if output.queued_bytes(stream) > _UNREAD_LIMIT:
+            self._end(
+                stream,
+                stream.call,
+                GRPC_RESOURCE_EXHAUSTED,
+                "the responses of the stream are not read as fast as they are made",
+            )
 
     def _flush(self, stream: H2Stream, call: StreamCall) -> None:
         """Sends what is next in order; ends the stream when the client has and all is answered."""
@@ -184,10 +238,10 @@ class StreamInferMethod:
             parts = slots.popleft().parts or ()
             self._start(stream, call)
             output.data(stream, framed(parts))
-        if call.complete and not slots:
+        if call.complete and not slots and not call.free:
             self._start(stream, call)
             output.end(stream, grpc_reply.OK)
-        elif len(slots) < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:
+        elif len(slots) + call.free < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:
             stream.connection.replenish(stream)
 
     def _start(self, stream: H2Stream, call: StreamCall) -> None:

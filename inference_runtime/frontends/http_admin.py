@@ -8,8 +8,6 @@ from inference_runtime.frontends.http1_reply import HttpReply, error_reply
 from inference_runtime.frontends.http_routes import Handler, HttpCall
 from inference_runtime.protocol import admin_codec
 
-_NO_GENERATE = "the server does not support the generate extension"
-
 
 class AdminHandlers:
     def __init__(self, core: CorePort) -> None:
@@ -26,17 +24,12 @@ class AdminHandlers:
             *_model("GET", "/ready", self._model_ready),
             *_model("GET", "/config", self._model_config),
             *_model("GET", "/stats", self._statistics),
-            *_model("POST", "/generate", _refuse(_NO_GENERATE)),
-            *_model("POST", "/generate_stream", _refuse(_NO_GENERATE)),
             ("POST", "/v2/repository/index", self._index),
             ("POST", "/v2/repository/{repository}/index", self._index),
         ]
         for prefix in ("/v2/repository", "/v2/repository/{repository}"):
             rows.append(("POST", prefix + "/models/{m}/load", self._load))
             rows.append(("POST", prefix + "/models/{m}/unload", self._unload))
-        for method in ("GET", "POST"):
-            rows.append((method, "/v2/trace/setting", _refuse(admin_codec.NO_TRACING)))
-            rows.append((method, "/v2/models/{m}/trace/setting", _refuse(admin_codec.NO_TRACING)))
         return rows
 
     def _live(self, call: HttpCall) -> HttpReply:

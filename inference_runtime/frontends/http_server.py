@@ -10,10 +10,11 @@ from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.http_admin import AdminHandlers
+from inference_runtime.frontends.http_generate import GenerateService, generate_entries
 from inference_runtime.frontends.http_infer import InferService
 from inference_runtime.frontends.http_path_log import LoggedRoute
-from inference_runtime.frontends.http_routes import (
 from inference_runtime.frontends.http_regions import RegionHandlers
+from inference_runtime.frontends.http_routes import (
     Arguments,
     Entry,
     Handler,
@@ -57,8 +58,9 @@ async def serve_http(
     entries = handler_entries(AdminHandlers(core).table(), limit)
     entries += handler_entries(SwitchyardHandlers(core).table(), limit)
     entries += handler_entries(SettingsHandlers(core).table(), limit)
-    entries += _infer_entries(infer)
     entries += handler_entries(RegionHandlers(core).table(), limit)
+    entries += _infer_entries(infer)
+    entries += generate_entries(GenerateService(core, max_input_bytes=limit))
     return await serve_entries(entries, host, port, chosen, core.log)
 
 
@@ -68,7 +70,9 @@ async def serve_entries(
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
     shared = HttpShared(RouteTable(entries, options.restrictions), budget, options.timeouts)
-    log.listen(lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None))
+    log.listen(
+        lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None)
+    )
     await listener.start(
         lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
     )

@@ -105,14 +105,14 @@ def stream_answer(parts: Sequence[Bytes]) -> list[Bytes]:
     return [STREAM_RESPONSE_TAG + varint(sum(map(len, parts))), *parts]
 
 
-def stream_fault(text: str, id_: str, accepted: RequestHead | None) -> bytes:
+def stream_fault(text: str, id_: str, accepted: RequestHead | None, *, final: bool = True) -> bytes:
     """A failed request of a stream. `accepted`: it got as far as the core, which is told apart."""
     response = pb.ModelStreamInferResponse(error_message=text)
     response.infer_response.id = id_
     if accepted is not None:
         response.infer_response.model_name = accepted.model_name
         response.infer_response.model_version = accepted.version
-        response.infer_response.parameters[FINAL_RESPONSE].bool_param = True
+        response.infer_response.parameters[FINAL_RESPONSE].bool_param = final
     return bytes(response.SerializeToString())
 
 

@@ -122,7 +122,7 @@ def _timeout(into: RequestParameters, key: str, parameter: Any) -> None:
 
 
 def _empty_final_response(into: RequestParameters, key: str, parameter: Any) -> None:
-    _boolean(key, parameter)  # matters to decoupled models only, and those are refused elsewhere
+    into.empty_final = _boolean(key, parameter)
 
 
 def _custom(into: RequestParameters, key: str, parameter: Any) -> None:

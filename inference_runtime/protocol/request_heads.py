@@ -45,6 +45,7 @@ class RequestHeads:
                 sequence_start=parameters.sequence_start,
                 sequence_end=parameters.sequence_end,
                 binary_default=parameters.binary_default,
+                empty_final=parameters.empty_final,
             )
             if _weight(head) <= _HEAD_SIZE:
                 self._memo.put(key, head)

@@ -20,6 +20,7 @@ class RequestParameters:
     sequence_start: bool = False
     sequence_end: bool = False
     binary_default: bool = False
+    empty_final: bool = False
 
     def read(
         self, entries: Mapping[str, Any], readers: Mapping[str, "Reader"], other: "Reader"
@@ -39,6 +40,7 @@ class RequestParameters:
             self.sequence_start,
             self.sequence_end,
             self.binary_default,
+            self.empty_final,
         )
 
 

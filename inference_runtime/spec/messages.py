@@ -47,6 +47,7 @@ class RequestHead:
     sequence_start: bool = False
     sequence_end: bool = False
     binary_default: bool = False  # HTTP: binary_data_output
+    empty_final: bool = False  # gRPC streams: the end of a decoupled request is told, even without data
 
 
 class InferRequest:

@@ -26,6 +26,7 @@ from inference_runtime.spec.messages import (
     TensorHead,
 )
 from inference_runtime.telemetry.logs import RuntimeLog
+from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
 
 Compute = Callable[[InferRequest], list[tuple[str, str, tuple[int, ...], bytes]]]
 
@@ -41,6 +42,7 @@ class Entry:
 @dataclass
 class Config:
     batching: bool = True
+    decoupled: bool = False
 
 
 @dataclass
@@ -133,6 +135,7 @@ class FakeCore:
         self.arm = ""
         self.unit = ""
         self.log = RuntimeLog()
+        self.traces = TraceSettings(TraceOptions(file="trace.json"))
         self.is_live = True
         self.is_ready = True
         self.arrival = asyncio.Event()
@@ -217,6 +220,17 @@ class FakeCore:
 
     async def unload(self, name: str, *, unload_dependents: bool) -> None:
         self.unloaded.append((name, unload_dependents))
+
+    @property
+    def trace_options(self) -> TraceOptions:
+        return self.traces.options
+
+    def trace_settings(self, model: str) -> TraceValues:
+        return self.traces.effective(model)
+
+    def trace_change(self, model: str, changes: Mapping[str, Any]) -> TraceValues:
+        self.traces.change(model, changes)
+        return self.traces.effective(model)
 
     def metrics_text(self) -> bytes:
         return b'nv_inference_count{model="simple",version="1"} 3\n'

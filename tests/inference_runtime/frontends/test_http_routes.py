@@ -115,10 +115,6 @@ def test_a_model_called_stats_has_no_metadata(plain):
 @pytest.mark.parametrize(
     ("method", "path", "status", "text"),
     [
-        ("POST", "/v2/models/simple/generate", 501, "does not support the generate extension"),
-        ("POST", "/v2/models/simple/versions/1/generate_stream", 501, "generate extension"),
-        ("GET", "/v2/trace/setting", 501, "does not support tracing"),
-        ("POST", "/v2/models/simple/trace/setting", 501, "does not support tracing"),
         (
             "POST",
             "/v2/systemsharedmemory/region/r/register",
