@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from django.db import DatabaseError, connections
 
+from webapp.audit.services import audit_cause
 from webapp.core.errors import ControlPlaneError
 from webapp.core.runtime_faults import control_plane_error
 from webapp.jobs.claims import Claim, JobCancelled, LeaseLost
@@ -51,7 +52,8 @@ def run_job(job_id: str, work: Work, *, heartbeat_seconds: float = HEARTBEAT_SEC
 
 def _settle(claim: Claim, work: Work) -> None:
     try:
-        result = work(claim)
+        with audit_cause(cause=claim.job.api_path):
+            result = work(claim)
     except LeaseLost:
         logger.warning("job %s: lease lost, outcome dropped", claim.job.id)
     except JobCancelled:

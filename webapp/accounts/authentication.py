@@ -30,6 +30,7 @@ class TokenAuthentication(BaseAuthentication):
                 "This token is unknown, expired or revoked, or its owner is deactivated."
             )
         token_mark_used(token=token)
+        token.user.token_shown = str(token)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

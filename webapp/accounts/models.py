@@ -10,6 +10,7 @@ from webapp.accounts.choices import Role
 
 class User(AbstractUser):
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    token_shown = ""  # of the request at hand: the token it came with, for the audit log
 
 
 class ApiToken(models.Model):

@@ -12,6 +12,8 @@ class AuditEvent(models.Model):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
     actor_name = models.CharField(max_length=150)  # survives the account; "system" for our own acts
+    token = models.CharField(max_length=120, blank=True)  # the API token the actor came with
+    cause = models.CharField(max_length=200, blank=True)  # API path of the work this is part of
     action = models.CharField(max_length=60, db_index=True)  # entity.verb, such as rollout.promote
     target = models.CharField(
         max_length=200, db_index=True

@@ -82,6 +82,7 @@ def benchmark_request(
             subject_id=run.id,
             target=f"/api/v1/benchmarks/{run.id}",
             actor=actor,
+            parameters={"model": version.model.name, "version": version.number},
         )
         run.job_id = job.id
         run.save(update_fields=["job_id"])
@@ -142,6 +143,7 @@ def _begin(claim: Claim, run: BenchmarkRun) -> None:
     assert run.runtime is not None
     with transaction.atomic():
         job_fence(claim=claim)
+        before = run.state
         run.state = BenchmarkState.RUNNING
         run.started_at = run.started_at or timezone.now()
         run.facts = {
@@ -150,6 +152,8 @@ def _begin(claim: Claim, run: BenchmarkRun) -> None:
             "attempt": claim.job.attempt,
         }
         run.save(update_fields=["state", "started_at", "facts", "updated_at"])
+        if run.state != before:  # not when another attempt goes on
+            _audit(run, "benchmark.begin", before)
         _tell(run)
 
 
@@ -229,6 +233,7 @@ def _finish(claim: Claim, run: BenchmarkRun) -> dict[str, Any]:
     state = BenchmarkState.UNSTABLE if unstable else BenchmarkState.SUCCEEDED
     with transaction.atomic():
         job_fence(claim=claim)
+        before = run.state
         run.state = state
         run.ended_at = timezone.now()
         if unstable:
@@ -238,6 +243,7 @@ def _finish(claim: Claim, run: BenchmarkRun) -> dict[str, Any]:
                 "the machine, or longer windows are needed."
             )
         run.save(update_fields=["state", "ended_at", "reason", "updated_at"])
+        _audit(run, "benchmark.end", before)
         _tell(run)
     return {"state": state.value, "points": len(run.concurrency)}
 
@@ -246,14 +252,31 @@ def benchmark_settle_lost(*, job: Job) -> None:
     """The job ended without success: so does the run, unless it has its end already."""
     state = BenchmarkState.CANCELLED if job.state == JobState.CANCELLED else BenchmarkState.FAILED
     error = job.error or {}
-    moved = BenchmarkRun.objects.filter(id=job.subject_id, state__in=OPEN_STATES).update(
+    run = BenchmarkRun.objects.filter(id=job.subject_id).first()
+    if run is None or run.state not in OPEN_STATES:
+        return
+    before = run.state
+    moved = BenchmarkRun.objects.filter(id=run.id, state=before).update(
         state=state,
         reason=str(error.get("detail", ""))[:1000],
         ended_at=timezone.now(),
         updated_at=timezone.now(),
     )
     if moved:
-        _tell(BenchmarkRun.objects.get(id=job.subject_id))
+        run.refresh_from_db()
+        _audit(run, "benchmark.end", before)
+        _tell(run)
+
+
+def _audit(run: BenchmarkRun, action: str, before: str) -> None:
+    audit_record(
+        actor=None,
+        action=action,
+        target=f"benchmarks/{run.id}",
+        before={"state": before},
+        after={"state": run.state},
+        note=run.reason,
+    )
 
 
 def _tell(run: BenchmarkRun) -> None:

@@ -65,6 +65,10 @@ class ModelVersion(TimestampedModel):
     def __str__(self) -> str:
         return f"{self.model.name} v{self.number}"
 
+    @property
+    def api_path(self) -> str:
+        return f"models/{self.model.name}/versions/{self.number}"
+
 
 class StagePointer(TimestampedModel):
     """Staging or production: a name that points at exactly one version of a model."""

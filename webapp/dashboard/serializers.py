@@ -10,6 +10,8 @@ def audit_body(event: AuditEvent) -> dict[str, Any]:
         "id": event.pk,
         "at": event.at.isoformat(),
         "actor": event.actor_name,
+        "token": event.token,
+        "cause": event.cause,
         "action": event.action,
         "target": event.target,
         "before": event.before,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from django.db import transaction
 
+from webapp.audit.services import audit_cause
 from webapp.jobs.choices import JobKind
 from webapp.jobs.models import Job
 
@@ -35,7 +36,7 @@ def run_hooks(job: Job) -> None:
     """A hook that fails is undone and logged; the job ends all the same."""
     for hook in _hooks.get(job.kind, []):
         try:
-            with transaction.atomic():
+            with transaction.atomic(), audit_cause(cause=job.api_path):
                 hook(job)
         except Exception:
             logger.exception("job %s (%s): what it leaves behind is not settled", job.id, job.kind)

@@ -12,6 +12,7 @@ from django.db import models
 from django.utils import timezone
 
 from webapp.core.models import TimestampedModel, public_id
+from webapp.core.targets import name_of
 from webapp.jobs.choices import JobKind, JobState
 
 
@@ -49,6 +50,16 @@ class Job(TimestampedModel):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+    @property
+    def api_path(self) -> str:
+        return f"operations/{self.id}"
+
+    @property
+    def subject_name(self) -> str:
+        """What it is for, in people's words. A benchmark's path does not say of what it is."""
+        model, version = self.parameters.get("model"), self.parameters.get("version")
+        return f"{model} v{version}" if model and version else name_of(self.target)
 
     @property
     def seconds(self) -> float | None:

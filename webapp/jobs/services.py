@@ -135,17 +135,24 @@ def job_cancelled(*, claim: Claim) -> bool:
 
 
 def job_release(*, claim: Claim) -> bool:
-    """A worker that is told to stop hands its job back; the attempt does not count."""
+    """A worker that is told to stop hands its job back; the attempt does not count. One that was
+    cancelled meanwhile ends, as nobody would take it up again."""
     now = timezone.now()
-    released = _owned(claim).update(
-        state=JobState.PENDING,
-        attempt=F("attempt") - 1,
-        lease_until=None,
-        worker="",
-        phase="waiting for a worker",
-        woken_at=None,  # the reaper wakes it at once; this worker is going away
-        updated_at=now,
+    released = (
+        _owned(claim)
+        .filter(cancel_requested=False)
+        .update(
+            state=JobState.PENDING,
+            attempt=F("attempt") - 1,
+            lease_until=None,
+            worker="",
+            phase="waiting for a worker",
+            woken_at=None,  # the reaper wakes it at once; this worker is going away
+            updated_at=now,
+        )
     )
+    if not released and _owned(claim).exists():
+        return job_cancelled(claim=claim)
     claim.settled = True
     if released:
         claim.job.refresh_from_db()
@@ -162,6 +169,8 @@ def job_cancel(*, job: Job, actor: User | None) -> Job:
                 f"Operation {job.id} has ended already ({job.state}).",
                 reason="OPERATION_ENDED",
             )
+        if job.state == JobState.RUNNING and job.cancel_requested:
+            return job  # asked before: nothing changes
         before = job.state
         if job.state == JobState.PENDING:
             _end_outside(
@@ -169,14 +178,14 @@ def job_cancel(*, job: Job, actor: User | None) -> Job:
                 JobState.CANCELLED,
                 {"reason": "CANCELLED", "detail": "Cancelled before it started.", "fix": ""},
             )
-        elif not job.cancel_requested:
+        else:
             Job.objects.filter(id=job.id).update(cancel_requested=True, updated_at=timezone.now())
             job.refresh_from_db()
             _tell(job)
         audit_record(
             actor=actor,
             action="job.cancel",
-            target=f"operations/{job.id}",
+            target=job.api_path,
             before={"state": before},
             after={"state": job.state, "cancel_requested": job.cancel_requested},
         )

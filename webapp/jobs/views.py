@@ -6,11 +6,11 @@ from django.db.models import Count
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.urls import Resolver404, resolve
 from django.views.decorators.http import require_POST
 
 from webapp.accounts.permissions import Action, actor_of, refusal, requires, user_allows
 from webapp.core.errors import ControlPlaneError
+from webapp.core.targets import page_of
 from webapp.jobs.choices import OPEN_STATES, JobKind, JobState
 from webapp.jobs.selectors import job_get, job_list, jobs_open
 from webapp.jobs.services import job_cancel
@@ -68,15 +68,3 @@ def job_cancel_page(request: HttpRequest, job_id: str) -> HttpResponseBase:
             "Cancelled." if ended else "Asked to stop; it ends at its next safe place.",
         )
     return redirect("jobs:detail", job_id=job_id)
-
-
-def page_of(target: str) -> str:
-    """The page that shows an API path, when there is one: both planes name things alike."""
-    path = "/" + target.strip("/").removeprefix("api/v1/")
-    for candidate in (f"{path}/", path):
-        try:
-            resolve(candidate)
-        except Resolver404:
-            continue
-        return candidate
-    return ""

@@ -185,6 +185,7 @@ def upload_abort(*, upload: Upload, actor: User) -> Upload:
                 action="upload.abort",
                 target=f"uploads/{upload.id}",
                 before={"model": upload.model_name, "file": upload.file_name},
+                after={"state": upload.state},
             )
     bytes_remove(upload_id=upload.id)
     return upload
@@ -200,10 +201,7 @@ def uploads_sweep() -> int:
     now = timezone.now()
     removed = 0
     for upload in uploads_overdue(now=now)[:500]:
-        moved = Upload.objects.filter(pk=upload.pk, state=UploadState.UPLOADING).update(
-            state=UploadState.EXPIRED, updated_at=now
-        )
-        if moved:
+        if _expire(upload):
             bytes_remove(upload_id=upload.id)
             removed += 1
     owned = set(
@@ -218,6 +216,23 @@ def uploads_sweep() -> int:
             bytes_remove(upload_id=name)
             removed += 1
     return removed
+
+
+def _expire(upload: Upload) -> bool:
+    with transaction.atomic():
+        moved = Upload.objects.filter(pk=upload.pk, state=UploadState.UPLOADING).update(
+            state=UploadState.EXPIRED, updated_at=timezone.now()
+        )
+        if moved:
+            audit_record(
+                actor=None,
+                action="upload.expire",
+                target=f"uploads/{upload.id}",
+                before={"state": UploadState.UPLOADING},
+                after={"state": UploadState.EXPIRED},
+                note=f"{upload.file_name} for {upload.model_name}: no part came in a day",
+            )
+    return bool(moved)
 
 
 def digest_check(*, sha256: str) -> str:

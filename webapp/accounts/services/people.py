@@ -104,16 +104,18 @@ def admin_bootstrap(*, password: str | None) -> tuple[User, str | None]:
         if found is not None:
             return found, None
         chosen = password or made_up_password()
-        admin, _ = User.objects.get_or_create(username=FIRST_ADMIN)
+        admin, made = User.objects.get_or_create(username=FIRST_ADMIN)
+        before = None if made else _facts(admin)
         admin.role, admin.is_active = Role.ADMIN, True
         admin.set_password(chosen)
         admin.save()
         audit_record(
             actor=None,
-            action="person.create",
+            action="person.create" if made else "person.change",
             target=f"people/{admin.username}",
+            before=before,
             after=_facts(admin),
-            note="first start",
+            note="first start" if made else "no active admin was left",
         )
     return admin, chosen
 
@@ -126,7 +128,12 @@ def _set(person: User, password: str, *, actor: User | None, action: str) -> Non
     with transaction.atomic():
         person.set_password(password)
         person.save(update_fields=["password"])
-        audit_record(actor=actor, action=action, target=f"people/{person.username}")
+        audit_record(
+            actor=actor,
+            action=action,
+            target=f"people/{person.username}",
+            after={"password": "replaced", "sessions": "ended"},
+        )
 
 
 def _checked(password: str, person: User) -> str:

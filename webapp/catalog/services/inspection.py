@@ -11,6 +11,7 @@ from typing import Any, cast
 from django.db import transaction
 from django.utils import timezone
 
+from webapp.audit.services import audit_record
 from webapp.catalog import quarantine, repository_writer
 from webapp.catalog.assignments import CHECK_LIMITS, assignment_for
 from webapp.catalog.choices import UNDECIDED_STATES, VersionState
@@ -74,9 +75,8 @@ def version_lost(*, job: Job) -> None:
         state=VersionState.REJECTED, checks=checks, metadata=metadata, updated_at=timezone.now()
     )
     if moved:
+        _decided(version, "version.reject", before=version.state)
         _drop_bytes_on_commit(version)
-        version.refresh_from_db()
-        version_tell(version=version)
 
 
 def _begin(claim: Claim, version: ModelVersion, recheck: bool) -> None:
@@ -86,8 +86,22 @@ def _begin(claim: Claim, version: ModelVersion, recheck: bool) -> None:
             ModelVersion.objects.filter(pk=version.pk, state__in=UNDECIDED_STATES).update(
                 state=VersionState.VALIDATING, checks=[], metadata={}, updated_at=timezone.now()
             )
+            _started(version)
         version.refresh_from_db()
         version_tell(version=version)
+
+
+def _started(version: ModelVersion) -> None:
+    before = version.state
+    version.refresh_from_db()
+    if version.state != before:  # not when another attempt begins anew
+        audit_record(
+            actor=None,
+            action="version.check",
+            target=version.api_path,
+            before={"state": before},
+            after={"state": version.state},
+        )
 
 
 def _inspect(claim: Claim, version: ModelVersion, work: Path, recheck: bool) -> Findings:
@@ -157,8 +171,8 @@ def _accept(claim: Claim, version: ModelVersion, findings: Findings, work: Path)
                 # for, and that the next attempt or the sweep removes.
                 repository_writer.version_publish(staged=staged, model_name=name, number=number)
                 _drop_bytes_on_commit(version)
+                _decided(version, "version.accept", before=VersionState.VALIDATING)
             version.refresh_from_db()
-            version_tell(version=version)
     finally:
         repository_writer.version_discard(staged=staged)
     logger.info("%s published, %d bytes, digest %s", version, staged.size_bytes, staged.digest)
@@ -176,14 +190,14 @@ def _reject(claim: Claim, version: ModelVersion, findings: Findings) -> None:
         )
         if moved:
             _drop_bytes_on_commit(version)
-        version.refresh_from_db()
-        version_tell(version=version)
+            _decided(version, "version.reject", before=VersionState.VALIDATING)
     logger.info("%s rejected: %s", version, findings.failure)
 
 
 def _record_recheck(claim: Claim, version: ModelVersion, findings: Findings) -> None:
     with transaction.atomic():
         job_fence(claim=claim)
+        before = _outcome(version)
         ModelVersion.objects.filter(pk=version.pk).update(
             checks=findings.checks,
             metadata={
@@ -195,7 +209,32 @@ def _record_recheck(claim: Claim, version: ModelVersion, findings: Findings) -> 
             updated_at=timezone.now(),
         )
         version.refresh_from_db()
+        audit_record(
+            actor=None,
+            action="version.recheck",
+            target=version.api_path,
+            before=before,
+            after=_outcome(version),
+        )
         version_tell(version=version)
+
+
+def _decided(version: ModelVersion, action: str, *, before: str) -> None:
+    version.refresh_from_db()
+    audit_record(
+        actor=None,
+        action=action,
+        target=version.api_path,
+        before={"state": before},
+        after=_outcome(version),
+    )
+    version_tell(version=version)
+
+
+def _outcome(version: ModelVersion) -> dict[str, Any]:
+    """The state, and of the checks only what did not pass."""
+    doubts = {row["name"]: row["status"] for row in version.checks if row["status"] != "passed"}
+    return {"state": version.state, "digest": version.digest, "checks": doubts or "passed"}
 
 
 def _drop_bytes_on_commit(version: ModelVersion) -> None:

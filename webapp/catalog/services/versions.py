@@ -22,10 +22,6 @@ from webapp.uploads.models import Upload
 from webapp.uploads.services import upload_finish, upload_held
 
 
-def _version_path(version: ModelVersion) -> str:
-    return f"/api/v1/models/{version.model.name}/versions/{version.number}"
-
-
 def version_create(
     *, model: InferenceModel, upload: Upload, actor: User, sha256: str = ""
 ) -> tuple[ModelVersion, Job]:
@@ -47,7 +43,7 @@ def version_create(
         audit_record(
             actor=actor,
             action="version.create",
-            target=f"models/{model.name}/versions/{version.number}",
+            target=version.api_path,
             after={"file": upload.file_name, "size_bytes": upload.size_bytes, "note": upload.note},
         )
     return version, job
@@ -81,13 +77,10 @@ def version_recheck(*, version: ModelVersion, actor: User) -> Job:
         )
     if version.inspection is not None and version.inspection.state not in TERMINAL_STATES:
         return version.inspection
+    before = version.inspection_id
     with transaction.atomic():
         job = _ask_for_checks(version, actor, recheck=True)
-        audit_record(
-            actor=actor,
-            action="version.validate",
-            target=f"models/{version.model.name}/versions/{version.number}",
-        )
+        _audit(version, actor, "version.validate", {"operation": before}, {"operation": job.id})
     return job
 
 
@@ -147,7 +140,7 @@ def _ask_for_checks(version: ModelVersion, actor: User, *, recheck: bool = False
     job = job_request(
         kind=JobKind.INSPECT_VERSION,
         subject_id=str(version.pk),
-        target=_version_path(version),
+        target=f"/api/v1/{version.api_path}",
         actor=actor,
         parameters={"recheck": True} if recheck else {},
     )
@@ -187,7 +180,7 @@ def _audit(
     audit_record(
         actor=actor,
         action=action,
-        target=f"models/{version.model.name}/versions/{version.number}",
+        target=version.api_path,
         before=before,
         after=after,
     )

@@ -13,7 +13,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from webapp.accounts.models import User
-from webapp.audit.services import audit_record
+from webapp.audit.services import audit_cause, audit_record
 from webapp.catalog.choices import Stage
 from webapp.catalog.models import ModelVersion
 from webapp.catalog.services import stage_switch
@@ -117,13 +117,14 @@ def _changes(rollout: Rollout, move: Move, now: datetime) -> dict[str, Any]:
 
 def _share_changes(rollout: Rollout, move: Move, now: datetime) -> dict[str, Any]:
     weight = move.weight or 0.0
-    table = traffic_set(
-        model=rollout.model,
-        arms=arms_at(rollout=rollout, weight=weight),
-        salt=rollout.salt,
-        actor=move.actor,
-        reason=f"rollout {rollout.id}: {move.verb}",
-    )
+    with audit_cause(cause=rollout.api_path):
+        table = traffic_set(
+            model=rollout.model,
+            arms=arms_at(rollout=rollout, weight=weight),
+            salt=rollout.salt,
+            actor=move.actor,
+            reason=f"rollout {rollout.id}: {move.verb}",
+        )
     changes: dict[str, Any] = {
         "weight": weight,
         "generation": table.generation,
@@ -181,13 +182,14 @@ def _record(rollout: Rollout, move: Move, before: dict[str, Any], now: datetime)
 
 
 def production_switch(*, rollout: Rollout, version: ModelVersion, move: Move) -> None:
-    stage_switch(
-        model=rollout.model,
-        stage=Stage.PRODUCTION,
-        version=version,
-        actor=move.actor,
-        reason=f"rollout {rollout.id}: {move.reason}"[:300],
-    )
+    with audit_cause(cause=rollout.api_path):
+        stage_switch(
+            model=rollout.model,
+            stage=Stage.PRODUCTION,
+            version=version,
+            actor=move.actor,
+            reason=f"rollout {rollout.id}: {move.reason}"[:300],
+        )
 
 
 # -- what each step showed ------------------------------------------------------------------

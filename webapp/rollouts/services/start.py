@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, require
+from webapp.audit.services import audit_cause
 from webapp.catalog.choices import VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.core.errors import Conflict
@@ -94,8 +95,9 @@ def rollout_start(
             if intent.replaces is not None:
                 supersede(rollout=intent.replaces, actor=actor, by=str(canary.number))
             rollout = _create(intent, actor)
-            for runtime in intent.load_on:
-                deployment_request(version=canary, runtime=runtime, actor=actor)
+            with audit_cause(cause=rollout.api_path):
+                for runtime in intent.load_on:
+                    deployment_request(version=canary, runtime=runtime, actor=actor)
             return rollout_move(rollout=rollout, move=_initialize(intent, actor))
     except IntegrityError:
         raise _already_active(model.name) from None

@@ -132,8 +132,9 @@ def serving_config_run(*, claim: Claim) -> dict[str, Any]:
             _roll_back(changed[:-1], before)
             _refused(row, revision, why.detail)
             raise why from None
-        job_fence(claim=claim)
-        _in_force(row, revision, values)
+        with transaction.atomic():
+            job_fence(claim=claim)
+            _in_force(row, revision, values)
     later = [one.name for one in runtimes if one not in answering]
     return {
         "model": model.name,
@@ -146,11 +147,11 @@ def serving_config_run(*, claim: Claim) -> dict[str, Any]:
 
 def serving_config_lost(*, job: Job) -> None:
     """The worker died or the job was cancelled: the settings before are in force, and the page says so."""
-    row = ServingConfig.objects.filter(pk=job.subject_id).first()
+    row = ServingConfig.objects.select_related("model").filter(pk=job.subject_id).first()
     if row is None or row.applied_revision >= row.revision or row.error:
         return
     detail = (job.error or {}).get("detail", "The reload did not finish.")
-    ServingConfig.objects.filter(pk=row.pk, revision=row.revision).update(error=detail[:1000])
+    _refused(row, row.revision, detail, action="serving_config.lose")
 
 
 def _versions(model: InferenceModel) -> list[int]:
@@ -238,10 +239,17 @@ def _roll_back(placers: list[Placer], values: ServingValues | None) -> None:
             continue
 
 
-def _refused(row: ServingConfig, revision: int, why: str) -> None:
-    ServingConfig.objects.filter(pk=row.pk, revision=revision).update(
-        error=why[:1000], updated_at=timezone.now()
-    )
+def _refused(
+    row: ServingConfig, revision: int, why: str, *, action: str = "serving_config.refuse"
+) -> None:
+    """The settings before stay in force; of a row edited again meanwhile, nothing is written."""
+    with transaction.atomic():
+        refused = ServingConfig.objects.filter(pk=row.pk, revision=revision).update(
+            error=why[:1000], updated_at=timezone.now()
+        )
+        if refused:
+            in_force = {"revision": row.applied_revision, "values": row.applied}
+            _audit(row, action, before=in_force, after={**in_force, "refused": revision}, note=why)
     tell_model(row.model)
 
 
@@ -252,4 +260,28 @@ def _in_force(row: ServingConfig, revision: int, values: ServingValues) -> None:
         error="",
         updated_at=timezone.now(),
     )
+    _audit(
+        row,
+        "serving_config.apply",
+        before={"revision": row.applied_revision, "values": row.applied},
+        after={"revision": revision, "values": values.to_json()},
+    )
     tell_model(row.model)
+
+
+def _audit(
+    row: ServingConfig,
+    action: str,
+    *,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    note: str = "",
+) -> None:
+    audit_record(
+        actor=None,
+        action=action,
+        target=f"models/{row.model.name}/serving-config",
+        before=before,
+        after=after,
+        note=note,
+    )

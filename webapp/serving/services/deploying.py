@@ -34,11 +34,9 @@ from webapp.serving.services.deployment_jobs import (
     deployment_of,
     deployment_refuse_busy,
     deployment_settle,
-    deployment_shown,
-    deployment_target,
     deployment_tell,
 )
-from webapp.serving.services.marking import deployment_note
+from webapp.serving.services.marking import deployment_note, deployment_shown
 from webapp.serving.services.runtimes import runtime_ensure_embedded
 from webapp.serving.services.traffic import traffic_set
 from webapp.serving.services.traffic_push import traffic_push
@@ -82,7 +80,7 @@ def deployment_request(
         audit_record(
             actor=actor,
             action="deployment.request",
-            target=deployment_target(version=version),
+            target=version.api_path,
             before=before,
             after=deployment_shown(deployment=deployment) | {"traffic": traffic or "as configured"},
         )
@@ -90,7 +88,7 @@ def deployment_request(
         return job_request(
             kind=JobKind.DEPLOY_VERSION,
             subject_id=str(deployment.pk),
-            target=f"/api/v1/{deployment_target(version=version)}",
+            target=f"/api/v1/{version.api_path}",
             actor=actor,
             parameters={
                 "model": model.name,
@@ -115,7 +113,8 @@ def deployment_run(*, claim: Claim) -> dict[str, Any]:
         raise _not_loaded(deployment)
     job_heartbeat(claim=claim, progress=0.8, phase="setting traffic")
     # Not to be stopped any more: the version is loaded, and its share follows at once.
-    job_fence(claim=claim)
+    with transaction.atomic():
+        job_fence(claim=claim)
     given = _give_traffic(claim, version)
     outcomes = traffic_push(model=version.model)
     return {
@@ -141,11 +140,21 @@ def deployment_lost(*, job: Job) -> None:
         DeploymentState.LOADING,
     ):
         return
-    reason = (job.error or {}).get("reason", "")
-    changes: dict[str, Any] = {"reason": (job.error or {}).get("detail", "")[:1000]}
-    if reason == "CANCELLED":
-        changes |= {"wanted": False, "reason": ""}
-    deployment_note(deployment=deployment, changes=changes)
+    error = job.error or {}
+    if error.get("reason") != "CANCELLED":
+        changes = {"reason": error.get("detail", "")[:1000]}
+        deployment_note(deployment=deployment, changes=changes)
+        return
+    before = deployment_shown(deployment=deployment)
+    deployment_note(deployment=deployment, changes={"wanted": False, "reason": ""})
+    audit_record(
+        actor=None,
+        action="deployment.give_up",
+        target=deployment.version.api_path,
+        before=before,
+        after=deployment_shown(deployment=deployment),
+        note="the deploy was cancelled before the version was loaded",
+    )
 
 
 def _refuse_unfit(version: ModelVersion, runtime: Runtime) -> None:

@@ -1,7 +1,5 @@
 """What deploying and undeploying have in common."""
 
-from typing import Any
-
 from webapp.catalog.models import ModelVersion
 from webapp.core.errors import Conflict, NotFound, Unavailable
 from webapp.jobs.choices import JobKind
@@ -21,9 +19,7 @@ _LEASE_WAIT_SECONDS = 900.0
 def deployment_refuse_busy(*, version: ModelVersion, runtime: Runtime) -> None:
     """One job for a version on a runtime at a time: two operators do not undo each other unseen."""
     kinds = [JobKind.DEPLOY_VERSION.value, JobKind.UNDEPLOY_VERSION.value]
-    for job in jobs_open(target=f"/api/v1/{deployment_target(version=version)}").filter(
-        kind__in=kinds
-    ):
+    for job in jobs_open(target=f"/api/v1/{version.api_path}").filter(kind__in=kinds):
         if job.parameters.get("runtime") == runtime.name:
             doing = "deployed on" if job.kind == JobKind.DEPLOY_VERSION else "undeployed from"
             by = job.requested_by.get_username() if job.requested_by is not None else "the system"
@@ -68,20 +64,6 @@ def deployment_of(*, claim: Claim) -> Deployment:
     if deployment is None:
         raise NotFound("The deployment is gone.", reason="DEPLOYMENT_NOT_FOUND")
     return deployment
-
-
-def deployment_target(*, version: ModelVersion) -> str:
-    return f"models/{version.model.name}/versions/{version.number}"
-
-
-def deployment_shown(*, deployment: Deployment | None) -> dict[str, Any]:
-    if deployment is None:
-        return {}
-    return {
-        "runtime": deployment.runtime.name,
-        "wanted": deployment.wanted,
-        "state": deployment.state,
-    }
 
 
 def deployment_tell(*, deployment: Deployment) -> None:

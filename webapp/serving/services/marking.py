@@ -3,8 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
+from webapp.audit.services import audit_record
 from webapp.catalog.models import InferenceModel
 from webapp.runtime_client.types import UNLOADED
 from webapp.serving import hooks
@@ -22,6 +24,14 @@ _NEWS = {
     DeploymentState.AVAILABLE: "load",
     DeploymentState.UNLOADED: "unload",
     DeploymentState.FAILED: "load_failed",
+}
+_VERBS = {
+    DeploymentState.PENDING: "wait",
+    DeploymentState.LOADING: "load_begin",
+    DeploymentState.AVAILABLE: "load",
+    DeploymentState.FAILED: "load_fail",
+    DeploymentState.UNLOADING: "unload_begin",
+    DeploymentState.UNLOADED: "unload",
 }
 _WORDS = {
     DeploymentState.AVAILABLE: "loaded",
@@ -56,16 +66,53 @@ def deployment_mark(*, deployment: Deployment, state: DeploymentState, reason: s
         state == DeploymentState.AVAILABLE and deployment.wanted
     ):
         changes |= {"failed_loads": 0, "retry_at": None}
-    written = Deployment.objects.filter(
-        pk=deployment.pk, state=deployment.state, reason=deployment.reason
-    ).update(**changes)
-    if not written:
-        return False
+    before = deployment_shown(deployment=deployment)
     moved = state != deployment.state
-    deployment.refresh_from_db()
+    with transaction.atomic():
+        written = Deployment.objects.filter(
+            pk=deployment.pk, state=deployment.state, reason=deployment.reason
+        ).update(**changes)
+        if not written:
+            return False
+        deployment.refresh_from_db()
+        if moved:
+            _audit(deployment, before, f"deployment.{_VERBS[state]}")
     if moved:
         _tell(deployment)
     return True
+
+
+def unload_refused(*, deployment: Deployment, reason: str) -> None:
+    """One more unload that did not work; says when the next try is."""
+    failed = deployment.failed_loads + 1
+    retry_at = retry_moment(failed_loads=failed, now=timezone.now())
+    changes = {"failed_loads": failed, "retry_at": retry_at, "reason": reason[:1000]}
+    with transaction.atomic():
+        before = deployment_shown(deployment=deployment)
+        deployment_note(deployment=deployment, changes=changes)
+        _audit(deployment, before, "deployment.unload_fail")
+
+
+def deployment_shown(*, deployment: Deployment | None) -> dict[str, Any]:
+    """For the audit log; {} where there is none yet."""
+    if deployment is None:
+        return {}
+    return {
+        "runtime": deployment.runtime.name,
+        "wanted": deployment.wanted,
+        "state": deployment.state,
+    }
+
+
+def _audit(deployment: Deployment, before: dict[str, Any], action: str) -> None:
+    audit_record(
+        actor=None,
+        action=action,
+        target=deployment.version.api_path,
+        before=before,
+        after=deployment_shown(deployment=deployment),
+        note=deployment.reason,
+    )
 
 
 def deployment_failed(*, deployment: Deployment, reason: str) -> None:

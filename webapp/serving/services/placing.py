@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from webapp.audit.services import audit_record
 from webapp.catalog import repository_writer
 from webapp.catalog.models import InferenceModel
 from webapp.runtime_client import types as wire
@@ -44,11 +45,11 @@ from webapp.serving.selectors import (
 from webapp.serving.services.marking import (
     deployment_failed,
     deployment_mark,
-    deployment_note,
     deployments_mark,
     retry_moment,
     runtime_mark,
     tables_mark,
+    unload_refused,
 )
 from webapp.serving.services.traffic_push import traffic_push
 
@@ -186,6 +187,8 @@ class Placer:
                     reason="the runtime stopped answering while it was loading",
                 )
             raise
+        if not missing:
+            self._reloaded(composed)
         self._loaded(composed, versions)
         return self._arrived(rows)
 
@@ -197,6 +200,23 @@ class Placer:
                 version__number__in=versions,
                 wanted=True,
             ).select_related("runtime", "version__model")
+        )
+
+    def _reloaded(self, composed: ComposedConfig) -> None:
+        """No version is new: the runtime was behind with its config, or had one version too many."""
+        row = loaded_config(runtime=self.runtime, model=self.model)
+        if row is None or row.text == composed.text:
+            return
+        self._audit("serving_config.reload", before=row.text, after=composed.text)
+
+    def _audit(self, action: str, *, before: str, after: str, note: str = "") -> None:
+        audit_record(
+            actor=None,
+            action=action,
+            target=f"models/{self.model.name}/serving-config",
+            before={"runtime": self.runtime.name, "config": before},
+            after={"runtime": self.runtime.name, "config": after},
+            note=note,
         )
 
     def _loaded(self, composed: ComposedConfig, versions: tuple[int, ...]) -> None:
@@ -254,6 +274,8 @@ class Placer:
     def _config_refused(self, text: str, config_text: str) -> None:
         row = loaded_config(runtime=self.runtime, model=self.model)
         failed = row.failed_loads + 1 if row is not None else 1
+        in_force = row.text if row is not None else ""
+        self._audit("serving_config.refuse", before=in_force, after=in_force, note=text)
         LoadedConfig.objects.update_or_create(
             runtime=self.runtime,
             model=self.model,
@@ -286,12 +308,7 @@ class Placer:
         for row in Deployment.objects.filter(
             runtime=self.runtime, version__model=self.model, wanted=False
         ).exclude(state=DeploymentState.UNLOADED):
-            failed = row.failed_loads + 1
-            retry_at = retry_moment(failed_loads=failed, now=timezone.now())
-            deployment_note(
-                deployment=row,
-                changes={"failed_loads": failed, "retry_at": retry_at, "reason": text[:1000]},
-            )
+            unload_refused(deployment=row, reason=text)
 
     def _push_interim(self) -> bool:
         """All requests to stable for as long as the canary loads: below the real generation, so the

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
+from webapp.accounts.models import User
+from webapp.audit.services import audit_record
 from webapp.core.errors import NotFound, Unavailable
 from webapp.jobs.choices import JobKind
 from webapp.jobs.claims import Claim
@@ -103,20 +106,29 @@ def _models_with_open_jobs() -> set[str]:
     return {one.get("model", "") for one in parameters}
 
 
-def reconcile_request(*, runtime: Runtime, actor: Any) -> Job:
+def reconcile_request(*, runtime: Runtime, actor: User | None) -> Job:
     """The open job when there is one already."""
     target = f"/api/v1/runtimes/{runtime.name}"
     kind = JobKind.RECONCILE_RUNTIME
     found = jobs_open(target=target).filter(kind=kind.value).first()
     if found is not None:
         return found
-    return job_request(
-        kind=kind,
-        subject_id=str(runtime.pk),
-        target=target,
-        actor=actor,
-        parameters={"runtime": runtime.name},
-    )
+    with transaction.atomic():
+        job = job_request(
+            kind=kind,
+            subject_id=str(runtime.pk),
+            target=target,
+            actor=actor,
+            parameters={"runtime": runtime.name},
+        )
+        if actor is not None:  # what it does is audited as it is done
+            audit_record(
+                actor=actor,
+                action="runtime.reconcile",
+                target=f"runtimes/{runtime.name}",
+                after={"operation": job.id},
+            )
+    return job
 
 
 def runtime_reconcile(*, runtime: Runtime, progress: Progress | None = None) -> dict[str, Any]:

@@ -37,8 +37,17 @@ def runtime_ensure_embedded() -> Runtime:
                 after=_shown(runtime),
             )
         elif any(getattr(runtime, name) != value for name, value in addresses.items()):
+            before = _shown(runtime)
             Runtime.objects.filter(pk=runtime.pk).update(**addresses)
             runtime.refresh_from_db()
+            audit_record(
+                actor=None,
+                action="runtime.update",
+                target=f"runtimes/{runtime.name}",
+                before=before,
+                after=_shown(runtime),
+                note="the ports in the process settings changed",
+            )
     return runtime
 
 

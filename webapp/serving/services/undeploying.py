@@ -27,11 +27,9 @@ from webapp.serving.services.deployment_jobs import (
     deployment_of,
     deployment_refuse_busy,
     deployment_settle,
-    deployment_shown,
-    deployment_target,
     deployment_tell,
 )
-from webapp.serving.services.marking import deployment_note
+from webapp.serving.services.marking import deployment_note, deployment_shown
 from webapp.serving.services.traffic import traffic_clear
 
 _UNLOAD_WAIT_SECONDS = 60.0
@@ -67,7 +65,7 @@ def deployment_remove(
         audit_record(
             actor=actor,
             action="deployment.remove",
-            target=deployment_target(version=version),
+            target=version.api_path,
             before=before,
             after=deployment_shown(deployment=deployment) | {"out_of_service": last},
         )
@@ -75,7 +73,7 @@ def deployment_remove(
         return job_request(
             kind=JobKind.UNDEPLOY_VERSION,
             subject_id=str(deployment.pk),
-            target=f"/api/v1/{deployment_target(version=version)}",
+            target=f"/api/v1/{version.api_path}",
             actor=actor,
             parameters={
                 "model": version.model.name,
