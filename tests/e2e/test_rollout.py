@@ -75,7 +75,6 @@ def test_a_canary_equal_to_stable_is_promoted_by_itself(stack: Stack, tmp_path: 
                 "version": canary,
                 "steps": steps(0.1, 0.5, 1.0, hold=3, requests=50),
                 "bake_seconds": 3,
-                "guardrails": {"slo_ms": 250},
             },
         )
         found = ended(api, rollout)

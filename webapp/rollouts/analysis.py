@@ -23,6 +23,9 @@ CAUTION_LOG_EVIDENCE = math.log(10)
 SRM_P_VALUE = 0.001
 SRM_MIN_ASSIGNMENTS = 1000
 P99_WINDOWS = 3
+# A batch handed to a thread may wait so long for a processor, and the arm with fewer requests is
+# handed over more often: less is a difference between arms, not between versions.
+NOISE_MS = 5.0
 P99_MIN_PER_WINDOW = 300
 
 
@@ -164,6 +167,7 @@ class Counts:
     total: Arms
     step: Arms
     windows: Sequence[Window]
+    timed: Arms  # of `total`, what the latency limit judged
     slo_bucket: int | None
     latency_allowance_ns: int = 0  # queue delay the config asks for; a small arm waits it out
 
@@ -214,7 +218,8 @@ def _finding(guardrail: Guardrail, counts: Counts, guardrails: Guardrails) -> Fi
         verdict = Verdict.INCONCLUSIVE
     else:
         verdict = Verdict.PASS
-    canary, stable = counts.total.canary, counts.total.stable
+    arms = counts.timed if guardrail is Guardrail.LATENCY else counts.total
+    canary, stable = arms.canary, arms.stable
     return Finding(
         guardrail=guardrail,
         verdict=verdict,
@@ -258,13 +263,18 @@ def slow_stop(counts: Counts, guardrails: Guardrails) -> str:
         if pair is None:
             return ""
         canary_ms, stable_ms = pair
-        if canary_ms <= guardrails.hard_stop_p99_ratio * stable_ms + allowance_ms:
+        if canary_ms <= above(stable_ms, ratio=guardrails.hard_stop_p99_ratio) + allowance_ms:
             return ""
     canary_ms, stable_ms = pairs[-1] or (0.0, 0.0)
     return (
         f"Hard stop: p99 of the canary is {canary_ms:.3g} ms against {stable_ms:.3g} ms of stable, "
         f"in {P99_WINDOWS} windows of 30 s."
     )
+
+
+def above(stable_ms: float, *, ratio: float) -> float:
+    """`ratio` times stable's latency, and never nearer to it than the noise of the machine."""
+    return max(ratio * stable_ms, stable_ms + NOISE_MS)
 
 
 def _p99_pair(arms: Arms) -> tuple[float, float] | None:

@@ -9,6 +9,7 @@ from webapp.rollouts.analysis import (
     NO_EVIDENCE,
     Assignments,
     Counts,
+    above,
     log_evidence,
     log_l_with,
 )
@@ -18,7 +19,9 @@ from webapp.rollouts.plan import Guardrails
 
 SLO_MIN_REQUESTS = 300  # stable answers before its p99 may set the latency limit
 SLO_OVER_P99 = 1.5
-WARM_UP_REQUESTS = 50  # a fresh version answers its first requests slowly
+# Of the canary, in each step. First runs are slow (arenas, kernels chosen at first use, the place of
+# execution found for batch sizes not seen before), and a larger share brings new batch sizes.
+WARM_UP_REQUESTS = 50
 SHARE_MIN_REQUESTS = 200
 MOMENT_MIN_REQUESTS = 30
 
@@ -31,6 +34,8 @@ class Evidence:
     step: Arms = field(default_factory=Arms)  # since this step's share is applied
     windows: tuple[Window, ...] = ()
     assignments: Assignments = field(default_factory=Assignments)
+    # Latency evidence only. Until there is a limit, what it is set from; then, what it judged.
+    timed: Arms = field(default_factory=Arms)
     slo_bucket: int | None = None
 
     @property
@@ -44,6 +49,7 @@ class Evidence:
             total=self.total,
             step=self.step,
             windows=self.windows,
+            timed=self.timed,
             slo_bucket=self.slo_bucket,
             latency_allowance_ns=latency_allowance_ns,
         )
@@ -63,6 +69,7 @@ class Evidence:
             "total": self.total.to_json(),
             "step": self.step.to_json(),
             "windows": [window.to_json() for window in self.windows],
+            "timed": self.timed.to_json(),
             "assignments": [self.assignments.canary, self.assignments.requests],
             "slo_bucket": self.slo_bucket,
         }
@@ -75,6 +82,7 @@ class Evidence:
             total=Arms.from_json(row.get("total", {})),
             step=Arms.from_json(row.get("step", {})),
             windows=tuple(Window.from_json(w) for w in row.get("windows", [])),
+            timed=Arms.from_json(row.get("timed", {})),
             assignments=Assignments(*row.get("assignments", (0, 0))),
             slo_bucket=row.get("slo_bucket"),
         )
@@ -96,31 +104,43 @@ def fold(evidence: Evidence, moments: Iterable[Moment], rules: Rules) -> Evidenc
 
 
 def _with_moment(evidence: Evidence, moment: Moment, rules: Rules) -> Evidence:
-    # The limit is set from what came before, so this moment's answers cannot choose their own judge.
-    slo_bucket = _slo_bucket(evidence, rules)
+    evidence = _with_limit(evidence, rules)
     log_l, log_peak = dict(evidence.log_l), dict(evidence.log_peak)
     share = _share(evidence, moment, rules)
+    warm = evidence.step.canary.requests >= WARM_UP_REQUESTS
     for guardrail in rules.guardrails.enabled():
-        if guardrail is Guardrail.LATENCY and not _warm(evidence, slo_bucket):
+        if guardrail is Guardrail.LATENCY and not warm:
             continue
         before = log_l.get(guardrail, NO_EVIDENCE)
         log_l[guardrail] = log_l_with(
             before,
             share,
-            moment.arms.canary.bad(guardrail, slo_bucket),
-            moment.arms.stable.bad(guardrail, slo_bucket),
+            moment.arms.canary.bad(guardrail, evidence.slo_bucket),
+            moment.arms.stable.bad(guardrail, evidence.slo_bucket),
         )
         reached = log_evidence(log_l[guardrail])
         log_peak[guardrail] = max(log_peak.get(guardrail, 0.0), reached)
-    return Evidence(
+    return replace(
+        evidence,
         log_l=log_l,
         log_peak=log_peak,
         total=evidence.total + moment.arms,
         step=evidence.step + moment.arms,
-        windows=windows_with(evidence.windows, moment),
+        # Both arms of a moment count or neither does, so the shares of what counts stay true.
+        windows=windows_with(evidence.windows, moment) if warm else evidence.windows,
+        timed=evidence.timed + moment.arms if warm else evidence.timed,
         assignments=_assignments(evidence.assignments, moment),
-        slo_bucket=slo_bucket,
     )
+
+
+def _with_limit(evidence: Evidence, rules: Rules) -> Evidence:
+    """The limit is set from what came before, so no answer chooses its own judge."""
+    if evidence.slo_bucket is not None:
+        return evidence
+    slo_bucket = _slo_bucket(evidence, rules)
+    if slo_bucket is None:
+        return evidence
+    return replace(evidence, slo_bucket=slo_bucket, timed=Arms())
 
 
 def _share(evidence: Evidence, moment: Moment, rules: Rules) -> float:
@@ -141,19 +161,14 @@ def _share(evidence: Evidence, moment: Moment, rules: Rules) -> float:
 
 
 def _slo_bucket(evidence: Evidence, rules: Rules) -> int | None:
-    if evidence.slo_bucket is not None:
-        return evidence.slo_bucket
     if rules.guardrails.slo_ms is not None:
         return bucket_of(round(rules.guardrails.slo_ms * 1e6))
-    stable = evidence.total.stable
+    stable = evidence.timed.stable
     p99_ms = stable.percentile_ms(0.99)
     if p99_ms is None or stable.successes < SLO_MIN_REQUESTS:
         return None
-    return bucket_of(round(SLO_OVER_P99 * p99_ms * 1e6) + rules.latency_allowance_ns)
-
-
-def _warm(evidence: Evidence, slo_bucket: int | None) -> bool:
-    return slo_bucket is not None and evidence.total.canary.requests >= WARM_UP_REQUESTS
+    limit_ms = above(p99_ms, ratio=SLO_OVER_P99)
+    return bucket_of(round(limit_ms * 1e6) + rules.latency_allowance_ns)
 
 
 def _assignments(before: Assignments, moment: Moment) -> Assignments:

@@ -48,7 +48,7 @@ class Guardrails:
     client_faults: bool = True
     latency: bool = True
     false_stop_budget: float = 0.01
-    slo_ms: float | None = None  # None: 1.5 × the stable version's p99, set from its first requests
+    slo_ms: float | None = None  # None: from the p99 of stable's first requests beside the canary
     hard_stop_errors: int = 10
     hard_stop_error_ratio: float = 5.0
     hard_stop_error_rate: float = 0.02

@@ -60,7 +60,7 @@ def test_a_slower_canary_fails_on_the_latency_guardrail():
 
 
 def test_the_latency_limit_is_set_once_from_stable_and_a_given_one_is_kept():
-    first = fold(Evidence(), moments(weight=0.1, rate=100, seconds=10), RULES)
+    first = fold(Evidence(), moments(weight=0.1, rate=100, seconds=20), RULES)
     later = fold(first, moments(weight=0.1, rate=100, seconds=10, stable=(0, 50.0)), RULES)
     assert first.slo_bucket is not None
     assert later.slo_bucket == first.slo_bucket
@@ -69,11 +69,49 @@ def test_the_latency_limit_is_set_once_from_stable_and_a_given_one_is_kept():
     assert evidence.slo_ms == pytest.approx(25, rel=0.1)
 
 
-def test_slow_first_answers_of_a_fresh_version_are_not_held_against_it():
-    rules = Rules(Guardrails(slo_ms=20))
-    cold = Moment(Arms(tally(20, latency_ms=400), tally(400)), at=1, weight=0.05)
-    evidence = fold(Evidence(), [cold], rules)
-    assert evidence.log_l.get(Guardrail.LATENCY) is None
+class TestWarmUp:
+    RULES = Rules(Guardrails(slo_ms=20))
+    COLD = Moment(Arms(tally(60, latency_ms=400), tally(400, latency_ms=400)), at=1, weight=0.05)
+
+    def test_slow_first_answers_of_a_fresh_version_are_not_held_against_it(self):
+        evidence = fold(Evidence(), [self.COLD], self.RULES)
+        assert evidence.log_l.get(Guardrail.LATENCY) is None
+        assert evidence.windows == ()
+
+    def test_what_stable_answered_meanwhile_does_not_count_either(self):
+        evidence = fold(Evidence(), [self.COLD], self.RULES)
+        assert (evidence.timed.canary.requests, evidence.timed.stable.requests) == (0, 0)
+        assert evidence.total.stable.requests == 400
+
+    def test_it_ends_after_fifty_canary_requests_and_begins_again_with_each_step(self):
+        warm = fold(Evidence(), [self.COLD, self.COLD], self.RULES)
+        assert warm.timed.canary.bad(Guardrail.LATENCY, warm.slo_bucket) == 60
+        again = fold(warm.for_next_step(), [self.COLD], self.RULES)
+        assert again.timed == warm.timed
+        assert again.log_l[Guardrail.LATENCY] == warm.log_l[Guardrail.LATENCY]
+
+    def test_an_error_counts_from_the_first_request_on(self):
+        failing = Moment(Arms(tally(40, errors=20), tally(400)), at=1, weight=0.1)
+        judgement = verdict_of(fold(Evidence(), [failing], self.RULES), min_requests=10)
+        assert judgement.verdict is Verdict.FAIL
+
+    def test_a_cold_canary_with_the_default_guardrails_passes(self):
+        cold = Moment(Arms(tally(45, latency_ms=90), tally(400)), at=1, weight=0.1)
+        sound = moments(weight=0.1, rate=100, seconds=120, start=2)
+        for_steps = fold(Evidence(), [cold, *sound], RULES).for_next_step()
+        evidence = fold(for_steps, [cold, *moments(weight=0.1, rate=100, seconds=60)], RULES)
+        assert verdict_of(evidence).verdict is Verdict.PASS
+
+
+def test_a_difference_within_the_noise_of_the_machine_is_not_the_versions():
+    quick, late = tally(400, latency_ms=0.3), tally(60, latency_ms=3)
+    evidence = fold(
+        Evidence(), [Moment(Arms(late, quick), at=t, weight=0.1) for t in range(30)], RULES
+    )
+    assert evidence.slo_ms == pytest.approx(5.3, rel=0.1)
+    assert verdict_of(evidence).verdict is Verdict.PASS
+    slow = [Moment(Arms(tally(60, latency_ms=20), quick), at=t, weight=0.1) for t in range(30)]
+    assert verdict_of(fold(Evidence(), slow, RULES)).verdict is Verdict.FAIL
 
 
 def test_more_client_faults_on_the_canary_count_as_worse():
