@@ -22,6 +22,7 @@ from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import (
     Answer,
     Bytes,
+    Done,
     InferRequest,
     InferResponse,
 )
@@ -165,18 +166,20 @@ class StreamInferMethod:
                 message, 0, len(message), connection.hint
             )
             done, infer = self.done, self._context.core.infer
+            answered: Done = self.partial
             if plan.regions is not None:
                 local = is_loopback(connection.transport)
                 regions = self._context.core.regions
                 use = RegionUse(regions, plan.regions, done, local=local, in_turn=True)
-                done, infer = use.done, partial(use.start, infer=infer)
+                done, answered = use.done, use.partial(answered)
+                infer = partial(use.start, infer=infer)
         except RuntimeFault as fault:
             # The id stands in the message, which could be read well enough to find it, or not at all.
             slot.parts = [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]
             return
         connection.hint = plan
         request = InferRequest(plan.head, data, done, slot, now_ns, id_)
-        request.partial = self.partial
+        request.partial = answered
         if stream.head.timeout_ns:
             request.deadline_ns = now_ns + stream.head.timeout_ns
         unit_header = self._context.core.unit_header(plan.head.model_name)

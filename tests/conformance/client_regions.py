@@ -12,6 +12,7 @@ import numpy as np
 import tritonclient.utils.shared_memory as shm
 
 from tests.conformance.clients import Client
+from tests.conformance.repeat_model import write_repeat
 from tests.conformance.runtime_process import RuntimeProcess
 from tests.onnx_models import add_sub, identity, write_model
 
@@ -109,6 +110,7 @@ def write_region_models(path: Path) -> Path:
     write_model(path, "simple", add_sub(), config="max_batch_size: 8")
     write_model(path, "free", identity("INT32", ("n",)))
     write_model(path, "text", identity("BYTES", ("n",)))
+    write_repeat(path)
     slow = path / "slow"
     (slow / "1").mkdir(parents=True)
     (slow / "config.pbtxt").write_text(

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,7 +204,7 @@ def test_check_104_strings_in_shared_memory(client):
 
 def test_check_104_streams_keep_their_order(server):
     client = Client(server, "grpc")
-    answers: list[tuple[object, Exception | None]] = []
+    answers: list[tuple[Any, Exception | None]] = []
     complete = threading.Event()
 
     def taken(result, error):
@@ -236,7 +237,7 @@ def test_check_104_streams_keep_their_order(server):
 
 def test_check_104_an_unknown_region_is_an_error_inside_the_stream(server):
     client = Client(server, "grpc")
-    answers: list[tuple[object, Exception | None]] = []
+    answers: list[tuple[Any, Exception | None]] = []
     complete = threading.Event()
 
     def taken(result, error):
@@ -253,6 +254,36 @@ def test_check_104_an_unknown_region_is_an_error_inside_the_stream(server):
     client.stop_stream()
     assert str(answers[0][1]) == "Unable to find shared memory region: 'nowhere'"
     np.testing.assert_array_equal(answers[1][0].as_numpy("OUTPUT0"), FIRST + SECOND)
+    client.close()
+
+
+def test_check_104_each_response_of_a_decoupled_model_goes_to_the_region(server):
+    client = Client(server, "grpc")
+    answers: list[tuple[Any, Exception | None]] = []
+    complete = threading.Event()
+
+    def taken(result, error):
+        answers.append((result, error))
+        if len(answers) == 3:
+            complete.set()
+
+    values = np.array([5, 6, 7], np.int32)
+    with registered(client, 12, values) as region, registered(client, 4) as answer:
+        tensors = [
+            shared_input(client, "IN", region.name, 12, shape=[3]),
+            client.tensor("DELAY", np.zeros(3, np.uint32)),
+            client.tensor("WAIT", np.zeros(1, np.uint32)),
+        ]
+        output = shared_output(client, "OUT", answer.name, 4)
+        client.start_stream(taken)
+        client.async_stream_infer("repeat", tensors, outputs=[output, client.requested("IDX")])
+        assert complete.wait(30)
+        client.stop_stream()
+        assert [int(result.as_numpy("IDX")[0]) for result, _ in answers] == [0, 1, 2]
+        assert all(result.get_response().raw_output_contents[0] == b"" for result, _ in answers)
+        assert answer.array(shape=(1,)) == [7]
+        client.unregister_system_shared_memory(region.name)
+        assert set(status(client)) == {answer.name}
     client.close()
 
 
