@@ -12,6 +12,8 @@ from webapp.core.contract import BYTES, FORM, Contract, IfMatch, contract_of
 from webapp.core.json_schema import COMPONENTS, Schema, array, flag, record, shape, text, whole
 from webapp.core.paging import DEFAULT_SIZE, MAX_SIZE
 
+_FAULT = record({"pointer": text("A JSON pointer into the body."), "detail": text()})
+_FAULT["properties"]["code"] = text("`unknown`, `required`, `type` or what the check calls it.")
 _PROBLEM = shape(
     "Problem",
     {
@@ -29,10 +31,7 @@ COMPONENTS["Problem"]["properties"] |= {
     "request_id": text("Quote it when you ask for help."),
     "help": text("What to do."),
     "current_etag": text("With 412 and 428: the tag as it is now."),
-    "errors": array(
-        record({"pointer": text("A JSON pointer into the body."), "detail": text()}),
-        "One entry for each field that is wrong.",
-    ),
+    "errors": array(_FAULT, "One entry for each field that is wrong."),
 }
 COMPONENTS["Problem"]["examples"] = [
     {
@@ -179,9 +178,10 @@ def _answer(contract: Contract, status: int, schema: Schema | None) -> dict[str,
         headers["Operation-Location"] = text("Where to follow it.", format="uri-reference")
         headers["Retry-After"] = text("Seconds until it is worth a look.")
     if headers:
+        # A dry run makes nothing that could be tagged or found.
+        sure = headers.keys() - ({"ETag", "Location"} if contract.dry_run is not None else set())
         answer["headers"] = {
-            name: {"schema": schema, "required": name != "Location"}
-            for name, schema in headers.items()
+            name: {"schema": schema, "required": name in sure} for name, schema in headers.items()
         }
     return answer
 

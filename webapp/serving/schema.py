@@ -72,7 +72,7 @@ PLACEMENT = shape(
     {
         "runtime": text(),
         "model": text(),
-        "version": whole(),
+        "version": maybe(whole("null: the runtime named none.")),
         "desired": text("`loaded` or `unloaded`."),
         "observed": one_of(DeploymentState.values),
         "reason": text(),
