@@ -36,6 +36,7 @@ from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
+from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Server:
     def __init__(self, settings: RuntimeSettings, log: RuntimeLog) -> None:
         self._settings = settings
         self._log = log
+        self._tracer = Tracer(settings.traces)
         explicit = settings.mode is ModelControlMode.EXPLICIT
         state = settings.state_directory
         self._telemetry = Telemetry(settings.metrics_options)
@@ -124,6 +126,7 @@ class Server:
                 strict_readiness=settings.strict_readiness,
                 slots=Slots(limiter),
                 log=self._log,
+                tracer=self._tracer,
                 regions=self._regions,
             )
         )
@@ -255,6 +258,7 @@ class Server:
         self._regions.close()
         self._loader.close()
         self._wanted.close()
+        self._tracer.close()
         if not finished:
             logger.error("Exit timeout expired. Exiting immediately.")
             logging.shutdown()

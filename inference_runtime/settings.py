@@ -12,6 +12,7 @@ from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
+from inference_runtime.telemetry.trace_settings import ExportOptions, TraceOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class RuntimeSettings:
     http_options: HttpOptions = field(default_factory=HttpOptions)
     grpc_options: GrpcOptions = field(default_factory=GrpcOptions)
     logs: LogSettings = field(default_factory=LogSettings)
+    traces: TraceOptions = field(default_factory=TraceOptions)
     rate_limit: Listed | None = None  # None: off
     response_cache_bytes: int = 0  # 0: no cache
     state_directory: Path | None = None  # --switchyard-state-dir: without it nothing is remembered
@@ -64,3 +66,18 @@ class RuntimeSettings:
 def escapes_log_messages() -> bool:
     """What TRITON_SERVER_ESCAPE_LOG_MESSAGES says; without it a log may hold lines that clients made up."""
     return os.environ.get("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "1") != "0"
+
+
+def span_export_defaults() -> ExportOptions:
+    """What OpenTelemetry's own variables say of the batches of spans; a number that is none is ignored."""
+
+    def number(name: str, default: int) -> int:
+        text = os.environ.get(f"OTEL_BSP_{name}", "")
+        return int(text) if text.isdecimal() and 0 < len(text) < 10 and int(text) else default
+
+    defaults = ExportOptions()
+    return ExportOptions(
+        max_queue_size=number("MAX_QUEUE_SIZE", defaults.max_queue_size),
+        schedule_delay_ms=number("SCHEDULE_DELAY", defaults.schedule_delay_ms),
+        max_export_batch_size=number("MAX_EXPORT_BATCH_SIZE", defaults.max_export_batch_size),
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
 from inference_runtime.cli.front_ends import grpc_options, http_options
+from inference_runtime.cli.trace import trace_options
 from inference_runtime.cli.limits import rate_limit, response_cache_bytes
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.settings import (
@@ -12,6 +13,7 @@ from inference_runtime.settings import (
     LoadSettings,
     RuntimeSettings,
     escapes_log_messages,
+    span_export_defaults,
 )
 from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import FORMATS, LogSettings
@@ -55,6 +57,7 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         http_options=http_options(given),
         grpc_options=grpc_options(given),
         logs=_logs(given),
+        traces=trace_options(given, warnings, span_export_defaults()),
         rate_limit=rate_limit(given),
         response_cache_bytes=response_cache_bytes(given),
         state_directory=Path(state) if state else None,

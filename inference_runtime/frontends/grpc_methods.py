@@ -57,7 +57,6 @@ class _Handlers:
             "RepositoryIndex": (pb.RepositoryIndexRequest, self._index),
             "RepositoryModelLoad": (pb.RepositoryModelLoadRequest, self._load),
             "RepositoryModelUnload": (pb.RepositoryModelUnloadRequest, self._unload),
-            "TraceSetting": (pb.TraceSettingRequest, _no_tracing),
         }
 
     def health(self, answer: type[Any]) -> Handler:
@@ -109,10 +108,6 @@ class _Handlers:
         dependents = admin_codec.unload_dependents(request.parameters)
         await self._core.unload(request.model_name, unload_dependents=dependents)
         return pb.RepositoryModelUnloadResponse()
-
-
-def _no_tracing(_: Any) -> Reply:
-    raise Unsupported(admin_codec.NO_TRACING)
 
 
 def _refuse_repository(name: str) -> None:

@@ -61,12 +61,16 @@ class _Slot:
     """Where the answer to one request waits for those before it. Context of the request."""
 
     protocol = H2Stream.protocol
+    protocol = H2Stream.protocol
     __slots__ = ("free", "parts", "stream")
 
     def __init__(self, stream: H2Stream) -> None:
         self.stream = stream
         self.parts: Sequence[Bytes] | None = None
         self.free = False  # of a decoupled model: not in the order of the stream any more
+
+    def header(self, name: str) -> str:
+        return self.stream.header(name)
 
     def header(self, name: str) -> str:
         return self.stream.header(name)

@@ -47,6 +47,7 @@ class H2Stream:
     never need most of these.
     """
 
+    protocol = "GRPC"  # as traces call it
     received = 0
     received_before = -1  # when the watch last looked
     ended = False  # the peer has sent all it will
@@ -70,3 +71,8 @@ class H2Stream:
         self.head: Any = head
         self.send_window = send_window
         self.receive_window = receive_window
+
+    def header(self, name: str) -> str:
+        """Of the request; the name in lower case."""
+        found: str = self.head.metadata.get(name, "")
+        return found

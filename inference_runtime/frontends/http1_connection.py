@@ -39,6 +39,7 @@ class Joins(Protocol):
 class Http1Connection(asyncio.Protocol):
     """`request` and `plan` belong to the route under way."""
 
+    protocol: Final = "HTTP"  # as traces call it
     __slots__ = (
         "_at",
         "_body",
@@ -222,6 +223,10 @@ class Http1Connection(asyncio.Protocol):
             self._keep(data, position)
             if not self.busy:
                 self._resume_soon()  # not now: a client could nest calls as deep as it pipelines
+
+    def header(self, name: str) -> str:
+        """Of the request under way; the name in lower case."""
+        return self.current.head.headers.get(name, "") if self.current is not None else ""
 
     # -- answering
 

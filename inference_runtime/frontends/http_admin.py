@@ -99,4 +99,3 @@ def _refuse(text: str) -> Handler:
 def _refuse_repository(call: HttpCall) -> None:
     if call.arguments.get("repository"):
         raise Unsupported("'repository_name' specification is not supported")
-

@@ -27,8 +27,6 @@ class IndexEntry(Protocol):
     def reason(self) -> str: ...
 
 
-NO_TRACING: Final = "the server does not support tracing"
-
 # 64-bit integers are JSON numbers, except in these places, which Triton leaves as strings.
 _NUMBERS_AS_STRINGS: Final = frozenset(
     {

@@ -18,11 +18,14 @@ from inference_runtime.routing.router import Router
 from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.shared_memory.regions import Regions
+from inference_runtime.spec.messages import InferRequest
 from inference_runtime.spec.states import IndexEntry
 from inference_runtime.spec.traffic import TrafficTable, read_table, table_body
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.snapshot import TrafficShare
 from inference_runtime.telemetry.telemetry import Telemetry
+from inference_runtime.telemetry.trace_settings import TraceOptions, TraceValues
+from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class CoreParts:
     strict_readiness: bool = True
     slots: Slots = field(default_factory=lambda: Slots(None))
     log: RuntimeLog = field(default_factory=RuntimeLog)
+    tracer: Tracer = field(default_factory=Tracer)
     regions: Regions = field(default_factory=Regions)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -63,9 +67,12 @@ class RuntimeCore:
         self._started = False
         self._exiting = False
         # The two calls of the hot path, without a hop through this object.
-        self.infer = self._router.infer
+        self.infer = self._router.infer  # … which gives way while requests are traced
         self.cancel = self._router.cancel
         self.unit_header = self._router.unit_header
+        self._tracer = parts.tracer
+        self._tracer.on_switch = self._switch_tracing
+        self._switch_tracing()
 
     # Phases
 
@@ -146,6 +153,33 @@ class RuntimeCore:
             for loaded in self._registry.at_work()
             if loaded.scheduler.inflight
         }
+
+    # Traces
+
+    @property
+    def trace_options(self) -> TraceOptions:
+        return self._tracer.options
+
+    def trace_settings(self, model: str) -> TraceValues:
+        self._check_traceable(model)
+        return self._tracer.effective(model)
+
+    def trace_change(self, model: str, changes: Mapping[str, Any]) -> TraceValues:
+        self._check_traceable(model)
+        return self._tracer.change(model, changes)
+
+    def _check_traceable(self, model: str) -> None:
+        if model and not self._registry.serving(model):
+            raise InvalidArgument(f"Request for unknown model : {model}")
+
+    def _switch_tracing(self) -> None:
+        self.infer = self._infer_traced if self._tracer.active else self._router.infer
+
+    def _infer_traced(self, request: InferRequest) -> None:
+        trace = self._tracer.begin(request)
+        self._router.infer(request)
+        if trace is not None:
+            trace.queued()
 
     # Changing what there is
 

@@ -161,6 +161,8 @@ class VersionStats:
         # The model's own set is there even when all instances are on GPUs.
         self.devices: dict[str, DeviceStats] = {"": DeviceStats("")}
         self.responses = ResponseCounts()
+        # Of the requests that are being answered right now: for their traces.
+        self.latest_execution: ExecutionTimes | None = None
         self.gauges: Callable[[], Gauges] = Gauges
         self._sources = sources
 
@@ -198,6 +200,7 @@ class VersionStats:
         now_ns: int,
     ) -> None:
         """All of `requests`, at least one and all of one execution, are answered now."""
+        self.latest_execution = times
         count = len(requests)
         if count == 1:
             rows, received_ns = self.arm(requests[0].arm).succeeded(requests, times, now_ns)

@@ -157,7 +157,9 @@ def test_check_019_a_restricted_health_includes_the_health_service(repository, t
             check = channel.unary_unary("/grpc.health.v1.Health/Check")
             with pytest.raises(grpc.RpcError, match="triton-grpc-protocol-k"):
                 check(b"", timeout=10)
-            assert check(b"", timeout=10, metadata=[("triton-grpc-protocol-k", "v")]) == b"\x08\x01"
+            assert (
+                check(b"", timeout=10, metadata=(("triton-grpc-protocol-k", "v"),)) == b"\x08\x01"
+            )
         assert server.call("GET", "/v2/health/ready")[0] == 200
 
 

@@ -27,6 +27,7 @@ from inference_runtime.spec.messages import (
 )
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
+from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
 
 Compute = Callable[[InferRequest], list[tuple[str, str, tuple[int, ...], bytes]]]
 
@@ -136,6 +137,7 @@ class FakeCore:
         self.unit = ""
         self.log = RuntimeLog()
         self.traces = TraceSettings(TraceOptions(file="trace.json"))
+        self.traces = TraceSettings(TraceOptions(file="trace.json"))
         self.is_live = True
         self.is_ready = True
         self.arrival = asyncio.Event()
@@ -220,6 +222,17 @@ class FakeCore:
 
     async def unload(self, name: str, *, unload_dependents: bool) -> None:
         self.unloaded.append((name, unload_dependents))
+
+    @property
+    def trace_options(self) -> TraceOptions:
+        return self.traces.options
+
+    def trace_settings(self, model: str) -> TraceValues:
+        return self.traces.effective(model)
+
+    def trace_change(self, model: str, changes: Mapping[str, Any]) -> TraceValues:
+        self.traces.change(model, changes)
+        return self.traces.effective(model)
 
     @property
     def trace_options(self) -> TraceOptions:
