@@ -30,6 +30,7 @@ from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.rate_limiter import RateLimiter
+from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.scheduling.scheduler import SharedParts
 from inference_runtime.settings import Listen, RuntimeSettings
 from inference_runtime.shared_memory.regions import Regions
@@ -96,10 +97,12 @@ class Server:
         settings = self._settings
         inference = InferencePort()
         limiter = None if settings.rate_limit is None else RateLimiter(settings.rate_limit)
+        cache = ResponseCache(size) if (size := settings.response_cache_bytes) else None
+        self._telemetry.cache = cache.counters if cache is not None else None
         self._loader = VersionLoader(
             stats=self._telemetry.registry,
             inference=inference,
-            shared=SharedParts(limiter=limiter),
+            shared=SharedParts(limiter, cache),
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,

@@ -23,6 +23,7 @@ from inference_runtime.spec.config_rules import (
     check_dynamic_batching,
     check_instance_groups,
     check_ports,
+    check_response_cache,
 )
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.model_config import ModelConfig, read
@@ -82,6 +83,7 @@ def _settle(
     fill_instance_groups(proto, gpus)
     check_ports(proto)
     check_dynamic_batching(proto)
+    check_response_cache(proto)
     check_instance_groups(proto, gpus, gpu_support=supported)
     if description is not None:
         check_agreement(proto, description)
@@ -104,7 +106,6 @@ def _check_supported(proto: Any) -> None:
         "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
         "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
         "model warm-up": bool(proto.model_warmup),
-        "the response cache": proto.response_cache.enable,
         "model repository agents": bool(proto.model_repository_agents.agents),
     }
     for feature, used in reasons.items():

@@ -33,6 +33,21 @@ def refuse(request: InferRequest, fault: RuntimeFault, stats: VersionStats | Non
     _reply(request, fault)
 
 
+def answer_from_cache(
+    request: InferRequest,
+    response: InferResponse,
+    stats: VersionStats,
+    looked_up: tuple[int, int],
+    now_ns: int,
+) -> None:
+    """Ends a request that no scheduler needs to execute."""
+    if request.state == SETTLED:
+        return
+    request.state = SETTLED
+    stats.answered_from_cache(request, looked_up, now_ns)
+    _reply(request, response)
+
+
 class Inflight:
     def __init__(self, stats: VersionStats) -> None:
         self._stats = stats

@@ -1,6 +1,7 @@
 """What a scheduler is, and which one a config gets."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
 from inference_runtime.instances.request_runner import RequestRunner
 from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.scheduling.caching_scheduler import CachingScheduler
 from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
 from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
 from inference_runtime.scheduling.inflight import Inflight
@@ -20,9 +22,12 @@ from inference_runtime.scheduling.limited_group import LimitedInstanceGroup
 from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.request_queue import RequestQueue
 from inference_runtime.scheduling.resource_pools import Claimant
+from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 from inference_runtime.telemetry.stats import Gauges, VersionStats
+
+logger = logging.getLogger(__name__)
 
 PLACEMENT_PARAMETER = "EXECUTION_PLACEMENT"
 
@@ -32,6 +37,7 @@ class SharedParts:
     """What the schedulers of all versions have in common; None: switched off."""
 
     limiter: RateLimiter | None = None
+    cache: ResponseCache | None = None
 
 
 class Scheduler(Protocol):
@@ -98,8 +104,32 @@ def build_scheduler(
     )
     for instance, runner in runners:
         runner.deliver = partial(dispatcher.deliver, instance)
-    stats.gauges = dispatcher.gauges
-    return dispatcher
+    scheduler = with_cache(dispatcher, config, stats, shared.cache)
+    stats.gauges = scheduler.gauges
+    return scheduler
+
+
+def with_cache(
+    scheduler: Scheduler, config: ModelConfig, stats: VersionStats, cache: ResponseCache | None
+) -> Scheduler:
+    """The scheduler itself, or, where the config wants it and the server has a cache, one that asks it first."""
+    if not config.proto.response_cache.enable:
+        return scheduler
+    if cache is None:
+        logger.warning(
+            "model '%s' enables the response cache, and this server has none: start it with "
+            "--cache-config=local,size=<bytes>",
+            config.name,
+        )
+        return scheduler
+    stats.use_cache()
+    batching = config.dynamic_batching
+    return CachingScheduler(
+        scheduler,
+        cache,
+        stats,
+        preserve_ordering=batching is not None and batching.preserve_ordering,
+    )
 
 
 def _members(

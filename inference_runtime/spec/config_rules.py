@@ -189,6 +189,22 @@ def _check_ordering(batching: Any, name: str) -> None:
         )
 
 
+def check_response_cache(proto: Any) -> None:
+    """Answers that depend on more than their request can not be kept."""
+    if not proto.response_cache.enable:
+        return
+    if proto.HasField("sequence_batching"):
+        reason = "sequence batching scheduler"
+    elif proto.model_transaction_policy.decoupled:
+        reason = "'decoupled' transaction policy"
+    else:
+        return
+    raise InvalidArgument(
+        f"Response Cache does not currently support model {proto.name} with {reason}. Please disable "
+        "the response cache."
+    )
+
+
 def check_instance_groups(
     proto: Any, usable_gpus: Sequence[int], *, gpu_support: bool = True
 ) -> None:

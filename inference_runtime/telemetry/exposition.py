@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from inference_runtime.telemetry.durations import DurationSeries
+
 Source = TypeVar("Source")
 
 # suffix of the family's name, labels in their text form, value
@@ -47,6 +49,18 @@ def histogram(
     yield "_bucket", labels_text(labels, ("le", "+Inf")), running[-1]
     yield "_sum", labels_text(labels), total
     yield "_count", labels_text(labels), running[-1]
+
+
+def quantiles(
+    labels: Mapping[str, str], wanted: Iterable[float], series: DurationSeries
+) -> Iterable[Sample]:
+    """A summary in microseconds."""
+    for quantile in wanted:
+        value_ns = series.quantile_ns(quantile)
+        value = float("nan") if value_ns is None else round(value_ns / 1000)
+        yield "", labels_text(labels, ("quantile", f"{quantile:g}")), value
+    yield "_sum", labels_text(labels), series.total_ns // 1000
+    yield "_count", labels_text(labels), series.count
 
 
 def render(families: Iterable[Family[Source]], source: Source) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inference_runtime.telemetry.cache_stats import CacheCounters
 from inference_runtime.telemetry.gpu import GpuSample
 from inference_runtime.telemetry.host import HostReading, ProcessReading
 from inference_runtime.telemetry.options import MetricsOptions
@@ -42,6 +43,7 @@ class MetricsSnapshot:
     # Requests refused before there was a version to count them at, by outcome.
     unrouted: Mapping[str, int] = field(default_factory=dict)
     slots: Sequence[SlotPool] = ()
+    cache: CacheCounters | None = None  # None: the server has no response cache
 
     def devices(self) -> Iterator[tuple[Mapping[str, str], DeviceStats]]:
         """Every set of counters with its labels: the model's own, then one per GPU it runs on."""

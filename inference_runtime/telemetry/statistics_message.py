@@ -1,6 +1,7 @@
 """The statistics extension's answer for one version, as the protocol's message."""
 
 from inference_runtime import pb
+from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.response_stats import CountAndTime, ResponseStats
 from inference_runtime.telemetry.stats import VersionStats
 
@@ -8,9 +9,13 @@ from inference_runtime.telemetry.stats import VersionStats
 def model_statistics(stats: VersionStats) -> pb.ModelStatistics:
     devices = list(stats.devices.values())
     successes = sum(device.successes for device in devices)
+    cache = stats.cache or VersionCacheStats()
+
+    def answered(ns: int) -> pb.StatisticDuration:
+        return pb.StatisticDuration(count=successes, ns=ns)
 
     def executed(ns: int) -> pb.StatisticDuration:
-        return pb.StatisticDuration(count=successes, ns=ns)
+        return pb.StatisticDuration(count=successes - cache.hits, ns=ns)
 
     message = pb.ModelStatistics(
         name=stats.model,
@@ -19,14 +24,14 @@ def model_statistics(stats: VersionStats) -> pb.ModelStatistics:
         inference_count=sum(device.inferences for device in devices),
         execution_count=sum(device.executions for device in devices),
         inference_stats=pb.InferStatistics(
-            success=executed(sum(device.success_ns for device in devices)),
+            success=answered(sum(device.success_ns for device in devices)),
             fail=pb.StatisticDuration(count=stats.failed, ns=stats.failed_ns),
-            queue=executed(sum(device.queue_ns for device in devices)),
+            queue=answered(sum(device.queue_ns for device in devices)),
             compute_input=executed(sum(device.input_ns for device in devices)),
             compute_infer=executed(sum(device.infer_ns for device in devices)),
             compute_output=executed(sum(device.output_ns for device in devices)),
-            cache_hit=pb.StatisticDuration(),
-            cache_miss=pb.StatisticDuration(),
+            cache_hit=pb.StatisticDuration(count=cache.hits, ns=cache.hit_ns),
+            cache_miss=pb.StatisticDuration(count=cache.misses, ns=cache.miss_ns),
         ),
     )
     message.batch_stats.extend(_batch_stats(stats))

@@ -14,6 +14,7 @@ from operator import attrgetter
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
 from inference_runtime.spec.messages import Answer, InferRequest
+from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
 from inference_runtime.telemetry.response_stats import ResponseCounts
 
@@ -80,6 +81,15 @@ class ArmStats:
         self.compute_ns += count * compute_ns
         self.latency_ns += count * now_ns - received_ns
         return rows, received_ns
+
+    def answered_from_cache(self, request: InferRequest, queue_ns: int, now_ns: int) -> None:
+        request.queue_ns = queue_ns
+        duration_ns = now_ns - request.received_ns
+        self.latency[bisect_left(_INNER_BOUNDS_NS, duration_ns)] += 1
+        self.generation = request.generation
+        self.successes += 1
+        self.queue_ns += queue_ns
+        self.latency_ns += duration_ns
 
     @property
     def requests(self) -> int:
@@ -163,6 +173,7 @@ class VersionStats:
         self.responses = ResponseCounts()
         # Of the requests that are being answered right now: for their traces.
         self.latest_execution: ExecutionTimes | None = None
+        self.cache: VersionCacheStats | None = None  # of a version that uses the response cache
         self.gauges: Callable[[], Gauges] = Gauges
         self._sources = sources
 
@@ -219,6 +230,33 @@ class VersionStats:
         device.inferences += rows
         if self.detail is not None:
             self.detail.succeeded(times, requests, now_ns)
+
+    def use_cache(self) -> None:
+        summaries = self.detail is not None and self.detail.summaries
+        self.cache = self.cache or VersionCacheStats(summaries)
+
+    def answered_from_cache(
+        self, request: InferRequest, looked_up: tuple[int, int], now_ns: int
+    ) -> None:
+        """A success without inference or execution; `looked_up` is when the look-up began and ended."""
+        assert self.cache is not None
+        self.latest_execution = None
+        began_ns, ended_ns = looked_up
+        queue_ns = began_ns - request.received_ns
+        self.arm(request.arm).answered_from_cache(request, queue_ns, now_ns)
+        device = self.devices[""]
+        device.successes += 1
+        device.success_ns += now_ns - request.received_ns
+        device.queue_ns += queue_ns
+        self.cache.count_hit(ended_ns - began_ns)
+        if self.detail is not None:
+            self.detail.answered_from_cache(request, now_ns)
+
+    def missed_cache(self, lookup_ns: int, insertion_ns: int) -> None:
+        """Besides what an answered request counts; to insert the answer is part of its duration."""
+        assert self.cache is not None
+        self.devices[""].success_ns += insertion_ns
+        self.cache.count_miss(lookup_ns + insertion_ns)
 
     def responded(self, request: InferRequest, answer: Answer, times: ExecutionTimes) -> None:
         """A decoupled model gave one answer; the end of the request is counted besides."""

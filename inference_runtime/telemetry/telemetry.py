@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from inference_runtime.telemetry.cache_metrics import CACHE_FAMILIES
+from inference_runtime.telemetry.cache_stats import CacheCounters
 from inference_runtime.telemetry.exposition import render
 from inference_runtime.telemetry.gpu import GpuMonitor
 from inference_runtime.telemetry.host import HostMonitor
@@ -16,7 +18,7 @@ from inference_runtime.telemetry.snapshot import MetricsSnapshot, SlotPool, Traf
 from inference_runtime.telemetry.switchyard_statistics import StateOf, statistics_body
 from inference_runtime.telemetry.triton_metrics import TRITON_FAMILIES
 
-FAMILIES = TRITON_FAMILIES + RUNTIME_FAMILIES
+FAMILIES = TRITON_FAMILIES + CACHE_FAMILIES + RUNTIME_FAMILIES
 
 
 def _no_traffic() -> Iterable[TrafficShare]:
@@ -28,8 +30,8 @@ def _none_unrouted() -> Mapping[str, int]:
 
 
 class Telemetry:
-    """`traffic`, `unrouted` and `slots` are set from above: the arms of the tables, the requests there was
-    no version for, the pools of the rate limiter."""
+    """What is set from above: `traffic`, the arms of the tables; `unrouted`, the requests there was no version
+    for; `slots`, the pools of the rate limiter; `cache`, the counters of the response cache."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Telemetry:
         self.traffic: Callable[[], Iterable[TrafficShare]] = _no_traffic
         self.unrouted: Callable[[], Mapping[str, int]] = _none_unrouted
         self.slots: Callable[[], Iterable[SlotPool]] = tuple
+        self.cache: CacheCounters | None = None
 
     async def start(self, *, limit_seconds: float = 5.0) -> None:
         """Reads the GPUs once, so that instances know their devices' names; a hanging driver is left behind."""
@@ -77,6 +80,7 @@ class Telemetry:
             traffic=self.traffic(),
             unrouted=self.unrouted(),
             slots=tuple(self.slots()),
+            cache=self.cache,
         )
         return render(FAMILIES, snapshot).encode()
 

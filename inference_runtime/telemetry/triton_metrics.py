@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from inference_runtime.errors import FailureReason
 from inference_runtime.telemetry.durations import DurationDetail, DurationSeries
-from inference_runtime.telemetry.exposition import Family, Sample, histogram, labels_text
+from inference_runtime.telemetry.exposition import Family, Sample, histogram, labels_text, quantiles
 from inference_runtime.telemetry.gpu import GpuSample
 from inference_runtime.telemetry.snapshot import MetricsSnapshot, version_labels
 from inference_runtime.telemetry.stats import DeviceStats, VersionStats
@@ -46,26 +46,23 @@ def _gauge(name: str, help_: str, value: Callable[[VersionStats], float]) -> Tri
 
 
 def _summary(
-    name: str, help_: str, series: Callable[[DurationDetail], DurationSeries]
+    name: str,
+    help_: str,
+    series: Callable[[DurationDetail], DurationSeries],
+    *,
+    with_cache: bool = True,
 ) -> TritonFamily:
+    """`with_cache`: versions that use the response cache have it, too."""
+
     def samples(snapshot: MetricsSnapshot) -> Iterable[Sample]:
         for stats in snapshot.versions:
+            if stats.cache is not None and not with_cache:
+                continue
             if stats.detail is not None and stats.detail.summaries:
-                yield from _quantiles(snapshot, stats, series(stats.detail))
+                labels = version_labels(stats)
+                yield from quantiles(labels, snapshot.options.quantiles, series(stats.detail))
 
     return Family(name, "summary", help_, samples)
-
-
-def _quantiles(
-    snapshot: MetricsSnapshot, stats: VersionStats, series: DurationSeries
-) -> Iterable[Sample]:
-    labels = version_labels(stats)
-    for quantile in snapshot.options.quantiles:
-        value_ns = series.quantile_ns(quantile)
-        value = float("nan") if value_ns is None else round(value_ns / 1000)
-        yield "", labels_text(labels, ("quantile", f"{quantile:g}")), value
-    yield "_sum", labels_text(labels), series.total_ns // 1000
-    yield "_count", labels_text(labels), series.count
 
 
 def _failures(snapshot: MetricsSnapshot) -> Iterable[Sample]:
@@ -175,6 +172,7 @@ TRITON_FAMILIES: tuple[TritonFamily, ...] = (
         "nv_inference_request_summary_us",
         f"Summary of inference request duration in microseconds {_CACHED}",
         lambda detail: detail.request,
+        with_cache=False,
     ),
     _summary(
         "nv_inference_queue_summary_us",
