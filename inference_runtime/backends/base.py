@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from inference_runtime.backends.model_call import ModelCall, Reply
+from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
@@ -61,7 +61,7 @@ class Backend(Protocol):
         """Everything slow happens here. Raises a RuntimeFault that says what is wrong."""
 
     def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
-        """One array per config input, in its order (None: optional and absent) → one per name asked.
+        """One array per `config.backend_inputs` (None: optional and absent) → one per name asked.
 
         Raises Internal with Triton's text when the model fails; every request of the batch gets it.
         """
@@ -79,7 +79,7 @@ class RequestBackend(Protocol):
     def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
         """As `Backend.load`."""
 
-    def execute_requests(self, calls: Sequence[ModelCall]) -> Sequence[Reply | None]:
+    def execute_requests(self, calls: Sequence[ModelCall]) -> Sequence[Reply | Reschedule | None]:
         """One reply per call; None: its replies come through `call.send`, now or after this has returned.
 
         The instance takes its next batch when this returns. An exception is the reply to every call

@@ -1,7 +1,9 @@
 """One request as a backend sees it that answers request by request, and the way its answers take back."""
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.spec.messages import Bytes, InferRequest
@@ -21,6 +23,18 @@ class WireTensor:
 
 # The outputs of one response, in any order; or why there is none.
 Reply = Sequence[WireTensor] | RuntimeFault
+
+
+class Reschedule(enum.Enum):
+    """In place of a call's reply: no answer yet, the model wants the same request in a later batch.
+
+    Only models with `iterative_sequence` may; the requests of others are answered with a fault.
+    """
+
+    RESCHEDULE = enum.auto()
+
+
+RESCHEDULE: Final = Reschedule.RESCHEDULE
 Send = Callable[["ModelCall", Reply | None, bool], None]
 
 

@@ -88,14 +88,14 @@ class OnnxRuntimeBackend:
             session = _open(path, settings, artifact.model_directory)
         ports = {port.name: port for port in (*session.get_inputs(), *session.get_outputs())}
         self._session = session
-        self._inputs = tuple(spec.name for spec in config.inputs)
+        self._inputs = tuple(spec.name for spec in config.backend_inputs)
         self._text_inputs = frozenset(
-            i for i, spec in enumerate(config.inputs) if spec.datatype == "BYTES"
+            i for i, spec in enumerate(config.backend_inputs) if spec.datatype == "BYTES"
         )
         # A scalar of the graph is [1] to clients of a model without batching.
         self._scalars = frozenset(
             spec.name
-            for spec in (*config.inputs, *config.outputs)
+            for spec in (*config.backend_inputs, *config.outputs)
             if not config.batching
             and spec.reshape is None
             and spec.dims == (1,)

@@ -30,6 +30,7 @@ class Execution:
     """`answers[i]` is for `batch.requests[i]`; `faulty` when any of them is a fault.
 
     `deferred`: an answer may be None, which comes later, or be for a request that has had its last one.
+    `rescheduled`: those without an answer that are to be executed once more.
     """
 
     batch: Batch
@@ -37,3 +38,4 @@ class Execution:
     times: ExecutionTimes
     faulty: bool
     deferred: bool = False
+    rescheduled: Sequence[InferRequest] = ()

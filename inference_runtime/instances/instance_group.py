@@ -35,6 +35,9 @@ class InstanceGroup:
         """It was acquired and there was nothing to execute after all."""
         self._free.append(instance)
 
+    def leave(self) -> None:
+        """Nothing will be executed: whoever grants executions need not think of these any more."""
+
     async def stop(self) -> None:
         for instance in self._instances:
             await instance.stop()

@@ -7,8 +7,14 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 from inference_runtime.backends.base import RequestBackend
-from inference_runtime.backends.model_call import ModelCall, Reply, WireTensor
-from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.backends.model_call import (
+    RESCHEDULE,
+    ModelCall,
+    Reply,
+    Reschedule,
+    WireTensor,
+)
+from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import (
@@ -26,6 +32,10 @@ from inference_runtime.telemetry.durations import ExecutionTimes
 logger = logging.getLogger(__name__)
 
 MAX_HEADS = 1024
+_NOT_ITERATIVE = (
+    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
+    "configured to handle such a flag."
+)
 # (request, answer, whether it is the last, moments of the execution so far), on the event loop.
 Deliver = Callable[[InferRequest, Answer, bool, ExecutionTimes], None]
 
@@ -52,6 +62,8 @@ class RequestRunner:
         self._loop = loop
         self._clock = time.monotonic_ns
         self._heads: dict[Hashable, ResponseHead] = {}
+        sequences = config.sequence_batching
+        self._reschedules = sequences is not None and sequences.iterative
         self._nothing = InferResponse(ResponseHead(model_name, self._version, (), empty=True), ())
 
     def run(self, backend: RequestBackend, batch: Batch) -> Execution:
@@ -59,16 +71,16 @@ class RequestRunner:
         started_ns = clock()
         gathered_ns = 0
         try:
-            calls = [self._call(request) for request in batch.requests]
+            calls = self._calls(batch)
             gathered_ns = clock()
             for call in calls:
                 call.started_ns, call.gathered_ns = started_ns, gathered_ns
             replies = backend.execute_requests(calls)
             inferred_ns = clock()
-            answers = [
-                self._answer(call, reply) if reply is not None else None
-                for call, reply in zip(calls, replies, strict=True)
-            ]
+            again = [c.request for c, r in zip(calls, replies, strict=True) if r is RESCHEDULE]
+            answers = self._chosen(
+                batch, [self._reply(*pair) for pair in zip(calls, replies, strict=True)]
+            )
         except (Exception, SystemExit) as error:  # noqa: BLE001  a model's exception is its batch's answer
             now_ns = clock()
             return self.failed(
@@ -83,6 +95,7 @@ class RequestRunner:
             times,
             faulty=any(isinstance(answer, RuntimeFault) for answer in answers),
             deferred=any(answer is None for answer in answers),
+            rescheduled=again if self._reschedules else (),
         )
 
     def failed(
@@ -99,6 +112,13 @@ class RequestRunner:
             times = ExecutionTimes(now_ns, now_ns, now_ns, now_ns)
         return Execution(batch, [fault] * len(batch.requests), times, faulty=True, deferred=True)
 
+    def _calls(self, batch: Batch) -> list[ModelCall]:
+        return [self._call(request) for request in batch.requests]
+
+    def _chosen(self, batch: Batch, answers: list[Answer | None]) -> list[Answer | None]:
+        """Those for `batch.requests`, of one answer per call."""
+        return answers
+
     def _call(self, request: InferRequest) -> ModelCall:
         plan: RequestPlan = request.plan
         config = self._config
@@ -113,6 +133,11 @@ class RequestRunner:
             if source >= 0
         ]
         return ModelCall(request, inputs, plan.output_names, self._send)
+
+    def _reply(self, call: ModelCall, reply: Reply | Reschedule | None) -> Answer | None:
+        if isinstance(reply, Reschedule):
+            return None if self._reschedules else InvalidArgument(_NOT_ITERATIVE)
+        return self._answer(call, reply) if reply is not None else None
 
     def _send(self, call: ModelCall, reply: Reply | None, final: bool) -> None:
         if reply is None:

@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from inference_runtime.backends.base import Backend
+from inference_runtime.backends.base import Array, Backend
 from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.gather import Gatherer
 from inference_runtime.instances.scatter import Scatterer
+from inference_runtime.spec.messages import InferResponse
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.telemetry.durations import ExecutionTimes
 
@@ -39,13 +40,13 @@ class BatchRunner:
         gathered_ns = inferred_ns = 0
         started_ns = clock()
         try:
-            arrays = self._gatherer.gather(batch)
+            arrays = self._gather(batch)
             indexes = self._scatterer.wanted(batch)
-            names = self._scatterer.names(batch, indexes)
+            names = self._names(batch, indexes)
             gathered_ns = clock()
             outputs = backend.execute(arrays, names)
             inferred_ns = clock()
-            answers = self._scatterer.scatter(batch, indexes, outputs)
+            answers = self._scatter(batch, indexes, outputs)
         except (Exception, SystemExit) as error:  # noqa: BLE001  a model's exception is its batch's answer
             finished_ns = clock()
             times = ExecutionTimes(
@@ -57,6 +58,17 @@ class BatchRunner:
             return self.failed(batch, error, times)
         times = ExecutionTimes(started_ns, gathered_ns, inferred_ns, clock())
         return Execution(batch, answers, times, faulty=False)
+
+    def _gather(self, batch: Batch) -> list[Array | None]:
+        return self._gatherer.gather(batch)
+
+    def _names(self, batch: Batch, indexes: tuple[int, ...]) -> tuple[str, ...]:
+        return self._scatterer.names(batch, indexes)
+
+    def _scatter(
+        self, batch: Batch, indexes: tuple[int, ...], outputs: Sequence[Array]
+    ) -> list[InferResponse]:
+        return self._scatterer.scatter(batch, indexes, outputs)
 
     def failed(
         self, batch: Batch, error: BaseException, times: ExecutionTimes | None = None

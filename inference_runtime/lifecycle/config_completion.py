@@ -7,6 +7,7 @@ from typing import Any
 from inference_runtime.backends.base import ArtifactDescription, PortDescription
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.spec.datatypes import BY_NUMBER, config_name
+from inference_runtime.spec.sequence_rules import injected_inputs
 from inference_runtime.spec.tensors import shape_text
 
 logger = logging.getLogger(__name__)
@@ -24,12 +25,17 @@ def complete(proto: Any, description: ArtifactDescription, default_max_batch_siz
         return
     _complete_batching(proto, description, default_max_batch_size)
     batching = proto.max_batch_size > 0
+    # What the server fills in and keeps is not the clients'.
+    injected = injected_inputs(proto)
+    kept = [state.output_name for state in proto.sequence_batching.state]
     if not proto.input:
         for port in description.inputs:
-            _fill(proto.input.add(optional=port.optional), port, batching)
+            if port.name not in injected:
+                _fill(proto.input.add(optional=port.optional), port, batching)
     if not proto.output:
         for port in description.outputs:
-            _fill(proto.output.add(), port, batching)
+            if port.name not in kept:
+                _fill(proto.output.add(), port, batching)
 
 
 def can_batch(description: ArtifactDescription) -> bool:
@@ -79,9 +85,10 @@ def _fill(entry: Any, port: PortDescription, batching: bool) -> None:
 def check_agreement(proto: Any, description: ArtifactDescription) -> None:
     """Whether a complete config and the file mean the same model; raises InvalidArgument in Triton's words."""
     required = [port for port in description.inputs if not port.optional]
-    if not len(required) <= len(proto.input) <= len(description.inputs):
+    count = len(proto.input) + len(injected_inputs(proto))
+    if not len(required) <= count <= len(description.inputs):
         raise InvalidArgument(
-            f"unable to load model '{proto.name}', configuration expects {len(proto.input)} inputs, "
+            f"unable to load model '{proto.name}', configuration expects {count} inputs, "
             f"model provides {len(required)}"
         )
     for kind, entries, ports in (
@@ -112,7 +119,7 @@ def _check_port(proto: Any, kind: str, entry: Any, port: PortDescription) -> Non
         _check_batch_dimension(proto, entry.name, port.shape)
         shape = (-1, *shape)
     if len(shape) != len(port.shape) or not _fits(shape, port.shape, proto.max_batch_size > 0):
-        raise InvalidArgument(_shape_message(proto, entry.name, shape, port.shape))
+        raise InvalidArgument(shape_message(proto, entry.name, shape, port.shape))
 
 
 def _check_batch_dimension(proto: Any, name: str, shape: Sequence[int]) -> None:
@@ -135,7 +142,7 @@ def _fits(configured: Sequence[int], found: Sequence[int], batching: bool) -> bo
     )
 
 
-def _shape_message(proto: Any, name: str, configured: Sequence[int], found: Sequence[int]) -> str:
+def shape_message(proto: Any, name: str, configured: Sequence[int], found: Sequence[int]) -> str:
     start = (
         f"model '{proto.name}', tensor '{name}': the model expects {len(found)} dimensions "
         f"(shape {shape_text(found)}) but the model configuration specifies {len(configured)} dimensions "

@@ -1,6 +1,7 @@
 """A version that only gets other instance groups: same files, same counters, the copies there are kept."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from inference_runtime import pb
@@ -37,7 +38,8 @@ def resized_config(
     gpus = settings.usable_gpus if supported else ()
     fill_instance_groups(proto, gpus)
     check_instance_groups(proto, gpus, gpu_support=supported)
-    return read(proto)
+    # The initial states that were read with the files, which are the same.
+    return replace(read(proto), sequence_batching=config.sequence_batching)
 
 
 def shared_instances(

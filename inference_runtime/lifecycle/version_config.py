@@ -13,6 +13,11 @@ from inference_runtime.lifecycle.config_completion import (
     check_agreement,
     complete,
 )
+from inference_runtime.lifecycle.sequence_agreement import (
+    check_injected,
+    check_per_request,
+    with_initial_states,
+)
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.spec.config_defaults import (
     ENSEMBLE,
@@ -27,6 +32,10 @@ from inference_runtime.spec.config_rules import (
 )
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.model_config import ModelConfig, read
+from inference_runtime.spec.sequence_rules import (
+    check_sequence_batching,
+    fill_sequence_batching,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,12 @@ def prepare_version(
     if settings.auto_complete and description is not None:
         complete(proto, description, _default_max_batch_size(options))
     _settle(proto, factory, settings, description)
-    return PreparedVersion(artifact, read(proto), factory, options, _labels(polled, proto))
+    config = with_initial_states(read(proto), polled.directory)
+    if description is not None:
+        check_injected(config, description)
+    if factory.per_request:
+        check_per_request(config)
+    return PreparedVersion(artifact, config, factory, options, _labels(polled, proto))
 
 
 def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:
@@ -80,10 +94,12 @@ def _settle(
     supported = factory.gpu_support()
     gpus = settings.usable_gpus if supported else ()
     fill_scheduling(proto)
+    fill_sequence_batching(proto)
     fill_instance_groups(proto, gpus)
     check_ports(proto)
     check_dynamic_batching(proto)
     check_response_cache(proto)
+    check_sequence_batching(proto)
     check_instance_groups(proto, gpus, gpu_support=supported)
     if description is not None:
         check_agreement(proto, description)
@@ -102,7 +118,6 @@ def _check_supported(proto: Any) -> None:
     """Understood, and not built into this server yet: better refused at load than ignored in service."""
     reasons = {
         "ensemble models": proto.platform == ENSEMBLE or proto.HasField("ensemble_scheduling"),
-        "sequence batching": proto.HasField("sequence_batching"),
         "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
         "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
         "model warm-up": bool(proto.model_warmup),

@@ -67,6 +67,11 @@ class Inflight:
             request.state = RUNNING
         self.running += len(requests)
 
+    def requeue(self, request: InferRequest) -> None:
+        """A running request waits again: its model wants it once more."""
+        request.state = QUEUED
+        self.running -= 1
+
     def abandon(self, request: InferRequest) -> None:
         """A running request can not be called back; what it produces is thrown away."""
         if request.state == RUNNING:

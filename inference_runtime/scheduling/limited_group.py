@@ -59,6 +59,9 @@ class LimitedInstanceGroup(InstanceGroup):
 
     async def stop(self) -> None:
         await super().stop()
+        self.leave()
+
+    def leave(self) -> None:
         self._granted = None
         self._limiter.leave(tuple(self._owners))
 

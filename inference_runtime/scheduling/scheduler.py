@@ -8,12 +8,13 @@ from functools import partial
 from typing import Protocol
 
 from inference_runtime.backends.base import LoadedInstance
-from inference_runtime.errors import InvalidArgument
+from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.instances.execution_placement import ExecutionPlace, ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
 from inference_runtime.instances.request_runner import RequestRunner
 from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.instances.runners import batch_runner, request_runner
 from inference_runtime.scheduling.caching_scheduler import CachingScheduler
 from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
 from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
@@ -23,8 +24,15 @@ from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.request_queue import RequestQueue
 from inference_runtime.scheduling.resource_pools import Claimant
 from inference_runtime.scheduling.response_cache import ResponseCache
+from inference_runtime.scheduling.sequence_batcher import batcher_for, slots_for
+from inference_runtime.scheduling.sequence_scheduler import (
+    Lane,
+    SequenceParts,
+    SequenceScheduler,
+)
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
+from inference_runtime.spec.sequence_config import SequenceBatching
 from inference_runtime.telemetry.stats import Gauges, VersionStats
 
 logger = logging.getLogger(__name__)
@@ -80,33 +88,92 @@ def build_scheduler(
     loop = asyncio.get_running_loop()
     active = [loaded for loaded in instances if not loaded.spec.passive]
     members, runners = _members(
-        active, BatchRunner(config, model_name=model_name, version=version), stats, loop
+        active, batch_runner(config, model_name=model_name, version=version), stats, loop
     )
+    staff = _Staff(
+        members,
+        [loaded.spec for loaded in active],
+        ExecutionPlacement(
+            ExecutionPlace.THREAD if runners else execution_place(config), instances=len(active)
+        ),
+    )
+    queueing: Dispatcher | SequenceScheduler
+    if config.sequence_batching is None:
+        queueing = _dispatcher(config, staff, stats, shared.limiter, loop)
+    else:
+        queueing = _sequence_scheduler(
+            config, config.sequence_batching, staff, stats, shared.limiter
+        )
+    for instance, runner in runners:
+        runner.deliver = partial(queueing.deliver, instance)
+    scheduler = with_cache(queueing, config, stats, shared.cache)
+    stats.gauges = scheduler.gauges
+    return scheduler
+
+
+@dataclass(slots=True)
+class _Staff:
+    """Who executes, by position, and where."""
+
+    members: list[Instance]
+    specs: list[InstanceSpec]
+    placement: ExecutionPlacement
+
+
+def _dispatcher(
+    config: ModelConfig,
+    staff: _Staff,
+    stats: VersionStats,
+    limiter: RateLimiter | None,
+    loop: asyncio.AbstractEventLoop,
+) -> Dispatcher:
     batching = config.dynamic_batching
     batcher: Batcher = (
         DynamicBatcher(batching, config.max_batch_size) if batching else SingleBatcher()
     )
-    placement = ExecutionPlacement(
-        ExecutionPlace.THREAD if runners else execution_place(config), instances=len(active)
-    )
     # Last of what may refuse the load: from here on its slots have to be given back.
-    group = _group(members, [loaded.spec for loaded in active], stats, shared.limiter)
-    dispatcher = Dispatcher(
+    group = _group(staff.members, staff.specs, stats, limiter)
+    return Dispatcher(
         DispatcherParts(
             queue=RequestQueue(batching),
             batcher=batcher,
             group=group,
-            placement=placement,
+            placement=staff.placement,
             inflight=Inflight(stats),
             preserve_ordering=batching is not None and batching.preserve_ordering,
         ),
         loop=loop,
     )
-    for instance, runner in runners:
-        runner.deliver = partial(dispatcher.deliver, instance)
-    scheduler = with_cache(dispatcher, config, stats, shared.cache)
-    stats.gauges = scheduler.gauges
-    return scheduler
+
+
+def _sequence_scheduler(
+    config: ModelConfig,
+    sequences: SequenceBatching,
+    staff: _Staff,
+    stats: VersionStats,
+    limiter: RateLimiter | None,
+) -> SequenceScheduler:
+    lanes: list[Lane] = []
+    try:
+        # A group for each instance: a sequence can not go to whichever is free.
+        for member, spec in zip(staff.members, staff.specs, strict=True):
+            group = _group([member], [spec], stats, limiter)
+            lanes.append(Lane(group, batcher_for(sequences, config.max_batch_size)))
+    except RuntimeFault:
+        for lane in lanes:
+            lane.group.leave()
+        raise
+    return SequenceScheduler(
+        SequenceParts(
+            model=config.name,
+            sequences=sequences,
+            lanes=lanes,
+            slots_per_lane=slots_for(sequences, config.max_batch_size),
+            placement=staff.placement,
+            inflight=Inflight(stats),
+        ),
+        loop=asyncio.get_running_loop(),
+    )
 
 
 def with_cache(
@@ -142,14 +209,14 @@ def _members(
     members: list[Instance] = []
     runners: list[tuple[Instance, RequestRunner]] = []
     for loaded in active:
-        device = stats.device(loaded.spec.gpu)
+        device, work = stats.device(loaded.spec.gpu), stats.instance(loaded.spec)
         if not loaded.per_request:
-            members.append(Instance(loaded, runner=shared, device=device, loop=loop))
+            members.append(Instance(loaded, runner=shared, device=device, work=work, loop=loop))
             continue
-        runner = RequestRunner(
+        runner = request_runner(
             shared.config, model_name=shared.model_name, version=shared.version, loop=loop
         )
-        instance = Instance(loaded, runner=runner, device=device, loop=loop)
+        instance = Instance(loaded, runner=runner, device=device, work=work, loop=loop)
         members.append(instance)
         runners.append((instance, runner))
     return members, runners

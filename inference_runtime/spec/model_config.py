@@ -11,6 +11,7 @@ from typing import Any
 
 from inference_runtime import pb
 from inference_runtime.spec.datatypes import wire_name
+from inference_runtime.spec.sequence_config import SequenceBatching, read_sequence_batching
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,13 @@ class ModelConfig:
     proto: Any  # pb.ModelConfig, complete; treat as read-only
     input_index: Mapping[str, int]
     output_index: Mapping[str, int]
+    sequence_batching: SequenceBatching | None = None
+    injected_inputs: tuple[TensorSpec, ...] = ()  # not the clients': the server fills them in
+
+    @property
+    def backend_inputs(self) -> tuple[TensorSpec, ...]:
+        """In the order in which a backend gets them."""
+        return self.inputs + self.injected_inputs
 
     @property
     def batching(self) -> bool:
@@ -152,6 +160,7 @@ class ModelConfig:
 def read(proto: pb.ModelConfig) -> ModelConfig:
     inputs = tuple(_input(entry) for entry in proto.input)
     outputs = tuple(_output(entry) for entry in proto.output)
+    sequences = read_sequence_batching(proto)
     return ModelConfig(
         name=proto.name,
         platform=proto.platform,
@@ -168,6 +177,8 @@ def read(proto: pb.ModelConfig) -> ModelConfig:
         proto=proto,
         input_index={spec.name: index for index, spec in enumerate(inputs)},
         output_index={spec.name: index for index, spec in enumerate(outputs)},
+        sequence_batching=sequences,
+        injected_inputs=_injected(sequences) if sequences is not None else (),
     )
 
 
@@ -194,6 +205,14 @@ def _output(entry: pb.ModelOutput) -> TensorSpec:
         reshape=_reshape(entry),
         label_filename=entry.label_filename,
     )
+
+
+def _injected(sequences: SequenceBatching) -> tuple[TensorSpec, ...]:
+    controls = [TensorSpec(control.name, control.datatype, (1,)) for control in sequences.controls]
+    states = [
+        TensorSpec(state.input_name, state.datatype, state.dims) for state in sequences.states
+    ]
+    return (*controls, *states)
 
 
 def _group(entry: pb.ModelInstanceGroup) -> InstanceGroup:
