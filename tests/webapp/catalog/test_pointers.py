@@ -21,7 +21,7 @@ def test_a_stage_moves_only_from_where_the_caller_thinks_it_is(
     world: World, model: InferenceModel
 ) -> None:
     api = world.api_client()
-    url = "/api/v1/models/resnet50/stages/production:set"
+    url = "/api/v1/models/resnet50/stages/staging:set"
     first = api.post(url, {"version": 1, "expected_version": None, "reason": "first"})
     assert first.status_code == 200
     assert first.json()["from_version"] is None
@@ -36,7 +36,7 @@ def test_a_stage_moves_only_from_where_the_caller_thinks_it_is(
     log = api.get("/api/v1/models/resnet50/promotions").json()["items"]
     assert [(row["from_version"], row["to_version"]) for row in log] == [(1, 2), (None, 1)]
     stages = api.get("/api/v1/models/resnet50/stages").json()["items"]
-    assert {row["stage"]: row["version"] for row in stages} == {"staging": None, "production": 2}
+    assert {row["stage"]: row["version"] for row in stages} == {"staging": 2, "production": None}
     assert AuditEvent.objects.filter(action="stage.switch").count() == 2
 
 

@@ -63,9 +63,9 @@ def test_a_second_model_of_the_same_name_is_refused(world: World) -> None:
 def test_archiving_hides_and_restoring_brings_back(publishing: Publishing) -> None:
     publishing.upload("m", MODEL)
     api = publishing.world.api_client()
-    api.post("/api/v1/models/m/stages/production:set", {"version": 1})
+    api.post("/api/v1/models/m/stages/staging:set", {"version": 1})
     in_use = api.post("/api/v1/models/m/versions/1:archive")
-    assert "production" in assert_problem(in_use, 409, "VERSION_IN_USE")["detail"]
+    assert "staging" in assert_problem(in_use, 409, "VERSION_IN_USE")["detail"]
 
     publishing.upload("m", MODEL)
     assert api.post("/api/v1/models/m/versions/2:archive").json()["state"] == "ARCHIVED"
@@ -75,7 +75,9 @@ def test_archiving_hides_and_restoring_brings_back(publishing: Publishing) -> No
     actions = AuditEvent.objects.filter(target="models/m/versions/2").values_list(
         "action", flat=True
     )
-    assert set(actions) == {"version.create", "version.archive", "version.restore"}
+    assert set(actions) - {"version.check", "version.accept"} == {
+        "version.create", "version.archive", "version.restore",
+    }  # fmt: skip
 
 
 def test_a_deployed_model_cannot_be_deleted_or_its_version_archived(publishing: Publishing) -> None:
@@ -91,7 +93,7 @@ def test_a_deployed_model_cannot_be_deleted_or_its_version_archived(publishing: 
     assert "edge-1" in assert_problem(archived, 409, "VERSION_IN_USE")["detail"]
 
     deployment.delete()
-    api.post("/api/v1/models/m/stages/production:set", {"version": 1})
+    api.post("/api/v1/models/m/stages/staging:set", {"version": 1})
     api.put("/api/v1/models/m/aliases/champion", {"version": 1})
     tag = api.get("/api/v1/models/m")["ETag"]
     assert api.delete("/api/v1/models/m", headers={"If-Match": tag}).status_code == 204
@@ -164,7 +166,7 @@ def test_dry_runs_say_what_would_be_and_change_nothing(publishing: Publishing) -
     assert (checked.status_code, checked.json()["kind"]) == (200, "inspect_version")
     named = api.put(f"{model}/aliases/champion?validate_only=true", {"version": 1})
     assert (named.json()["alias"], named.json()["version"]) == ("champion", 1)
-    switched = api.post(f"{model}/stages/production:set?validate_only=true", {"version": 1})
+    switched = api.post(f"{model}/stages/staging:set?validate_only=true", {"version": 1})
     assert switched.json()["to_version"] == 1
     nowhere = api.post(f"{model}/stages/nowhere:set?validate_only=true", {"version": 1})
     assert_problem(nowhere, 400, "NO_SUCH_STAGE")
@@ -174,6 +176,6 @@ def test_dry_runs_say_what_would_be_and_change_nothing(publishing: Publishing) -
     body = api.get(version).json()
     assert (body["state"], body["note"]) == ("READY", "")
     assert api.get(f"{model}/aliases").json()["items"] == []
-    assert api.get(model).json()["stages"]["production"] is None
+    assert api.get(model).json()["stages"]["staging"] is None
     assert publishing.published() == ["m/1/model.onnx"]
     assert AuditEvent.objects.count() == rows

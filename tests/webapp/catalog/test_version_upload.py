@@ -12,6 +12,7 @@ from tests.publishing import (
     tar_of,
     zip_of,
 )
+from webapp.catalog.models import StagePointer
 
 ADD_SUB = onnx_bytes(onnx_models.add_sub("FP32"))
 
@@ -135,11 +136,7 @@ def test_given_samples_are_answered_and_compared(publishing: Publishing) -> None
 
 def test_a_version_with_another_contract_is_ready_with_a_warning(publishing: Publishing) -> None:
     first = publishing.upload("adder", ADD_SUB)
-    api = publishing.world.api_client()
-    answer = api.post(
-        "/api/v1/models/adder/stages/production:set", {"version": 1, "expected_version": None}
-    )
-    assert answer.status_code == 200, answer.content
+    StagePointer.objects.create(model=first.model, stage="production", version=first)
     second = publishing.upload("adder", onnx_bytes(onnx_models.add_sub("INT32", (8,))))
 
     assert first.state == second.state == "READY"

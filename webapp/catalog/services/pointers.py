@@ -5,6 +5,7 @@ from django.db import transaction
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, require
 from webapp.audit.services import audit_record
+from webapp.catalog import hooks
 from webapp.catalog.choices import Stage, VersionState
 from webapp.catalog.models import Alias, InferenceModel, ModelVersion, Promotion, StagePointer
 from webapp.catalog.selectors import alias_get
@@ -44,6 +45,7 @@ def stage_switch(
         )
         before = pointer.version if pointer else None
         _check_expected(model, stage, before, expected)
+        _check_guards(stage, version)
         StagePointer.objects.update_or_create(
             model=model, stage=stage, defaults={"version": version}
         )
@@ -114,6 +116,12 @@ def _check_target(model: InferenceModel, version: ModelVersion) -> None:
             reason="VERSION_NOT_READY",
             help_text="Choose a READY version, or restore an archived one.",
         )
+
+
+def _check_guards(stage: str, version: ModelVersion) -> None:
+    found = hooks.objection(stage, version)
+    if found is not None:
+        raise Conflict(found.detail, reason=found.reason, help_text=found.fix)
 
 
 def _check_expected(

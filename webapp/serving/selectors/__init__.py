@@ -38,6 +38,7 @@ from webapp.serving.selectors.runtimes import (
 )
 from webapp.serving.selectors.traffic import (
     canary_version,
+    stable_number,
     traffic_state,
     traffic_table,
     weight_of,
@@ -73,6 +74,7 @@ __all__ = [
     "runtimes_serving",
     "serving_config_row",
     "splits_traffic",
+    "stable_number",
     "traffic_state",
     "traffic_table",
     "values_asked",

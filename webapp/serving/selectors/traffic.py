@@ -20,6 +20,13 @@ def weight_of(*, model: InferenceModel, version: int) -> float:
     return float(sum(arm["weight"] for arm in arms if arm["version"] == version))
 
 
+def stable_number(*, model: InferenceModel) -> int | None:
+    """The version that clients get unless a rollout's draw decides otherwise."""
+    table = traffic_table(model=model)
+    arms = table.arms if table is not None else []
+    return next((arm["version"] for arm in arms if arm["role"] == ArmRole.STABLE), None)
+
+
 def canary_version(*, model: InferenceModel) -> int | None:
     table = traffic_table(model=model)
     arms = table.arms if table is not None else []
