@@ -3,6 +3,7 @@
 from inference_runtime.cli.arguments import Arguments, UsageError
 from inference_runtime.cli.restrictions import grpc_restrictions, http_restrictions
 from inference_runtime.frontends.grpc_server import GrpcOptions
+from inference_runtime.frontends.header_forwarding import HeaderPattern
 from inference_runtime.frontends.http_server import HttpOptions
 
 _COMPRESSION_LEVELS = {"none": 0, "low": 1, "medium": 5, "high": 9}  # as zlib knows them
@@ -13,6 +14,7 @@ def http_options(given: Arguments) -> HttpOptions:
         reuse_port=given.switch("reuse-http-port"),
         max_input_bytes=_max_input(given),
         restrictions=http_restrictions(given),
+        forwarded=_pattern(given, "http-header-forward-pattern"),
     )
 
 
@@ -22,7 +24,18 @@ def grpc_options(given: Arguments) -> GrpcOptions:
         reuse_port=given.switch("reuse-grpc-port"),
         compression_level=_compression(given),
         restrictions=grpc_restrictions(given),
+        forwarded=_pattern(given, "grpc-header-forward-pattern"),
     )
+
+
+def _pattern(given: Arguments, option: str) -> HeaderPattern | None:
+    text = given.text(option)
+    if not text:
+        return None
+    try:
+        return HeaderPattern(text)
+    except ValueError as error:
+        raise UsageError(f'Bad option: "--{option}". {error}') from error
 
 
 def _max_input(given: Arguments) -> int:

@@ -10,6 +10,7 @@ from inference_runtime.frontends.grpc_unary import RefusedMethod
 from inference_runtime.frontends.h2_connection import H2Connection
 from inference_runtime.frontends.h2_limits import INT32_MAX, H2Limits
 from inference_runtime.frontends.h2_watch import H2Timeouts
+from inference_runtime.frontends.header_forwarding import HeaderPattern, forwarding
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
 from inference_runtime.frontends.restrictions import Restrictions
@@ -23,6 +24,7 @@ class GrpcOptions:
     unfinished_bytes: int = 4 << 30  # of requests that have not fully arrived, over all connections
     compression_level: int = 0  # zlib's, of answers to infer for clients that accept gzip; 0: none
     restrictions: Restrictions = field(default_factory=dict)  # --grpc-restricted-protocol
+    forwarded: HeaderPattern | None = None  # --grpc-header-forward-pattern
     limits: H2Limits = field(default_factory=H2Limits)
     timeouts: H2Timeouts = field(default_factory=H2Timeouts)
 
@@ -33,7 +35,7 @@ async def serve_grpc(
     """Raises Unavailable when the port can not be had."""
     chosen = options or GrpcOptions()
     context = GrpcContext(
-        core=core,
+        core=forwarding(core, chosen.forwarded),
         budget=MemoryBudget(chosen.unfinished_bytes),
         max_message_bytes=chosen.max_message_bytes,
         compression_level=chosen.compression_level,

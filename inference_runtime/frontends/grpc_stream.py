@@ -61,7 +61,6 @@ class _Slot:
     """Where the answer to one request waits for those before it. Context of the request."""
 
     protocol = H2Stream.protocol
-    protocol = H2Stream.protocol
     __slots__ = ("free", "parts", "stream")
 
     def __init__(self, stream: H2Stream) -> None:
@@ -72,8 +71,8 @@ class _Slot:
     def header(self, name: str) -> str:
         return self.stream.header(name)
 
-    def header(self, name: str) -> str:
-        return self.stream.header(name)
+    def sent_headers(self) -> list[tuple[str, str]]:
+        return self.stream.sent_headers()
 
 
 class StreamInferMethod:

@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
 
+_OF_GRPC: Final = frozenset({"te", "content-type"})
 OnData = Callable[["H2Stream", bytes, int, int, int], None]
 
 
@@ -76,3 +77,11 @@ class H2Stream:
         """Of the request; the name in lower case."""
         found: str = self.head.metadata.get(name, "")
         return found
+
+    def sent_headers(self) -> list[tuple[str, str]]:
+        """What the caller sent, without what belongs to HTTP/2 and gRPC, and without binary values."""
+        return [
+            (name, value)
+            for name, value in self.head.metadata.items()
+            if not (name.startswith((":", "grpc-")) or name in _OF_GRPC or name.endswith("-bin"))
+        ]

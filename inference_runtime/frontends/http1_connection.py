@@ -228,6 +228,10 @@ class Http1Connection(asyncio.Protocol):
         """Of the request under way; the name in lower case."""
         return self.current.head.headers.get(name, "") if self.current is not None else ""
 
+    def sent_headers(self) -> Sequence[tuple[str, str]]:
+        """Of the request under way, their names as the client wrote them."""
+        return self.current.head.sent if self.current is not None else ()
+
     # -- answering
 
     @property

@@ -39,6 +39,7 @@ class RequestHead1:
     keep_alive: bool
     old: bool  # HTTP/1.0: keep-alive must be said, 100-continue must not
     expects_continue: bool
+    sent: tuple[tuple[str, str], ...] = ()  # the headers one by one, their names as they came
 
 
 class _Collector:
@@ -47,6 +48,7 @@ class _Collector:
     def __init__(self) -> None:
         self.url = b""
         self.fields: list[tuple[bytes, bytes]] = []
+        self.names: list[bytes] = []
         self.complete = False
 
     def on_url(self, url: bytes) -> None:
@@ -54,6 +56,7 @@ class _Collector:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields.append((name.lower(), value))
+        self.names.append(name)
 
     def on_headers_complete(self) -> None:
         self.complete = True
@@ -90,6 +93,10 @@ def parse(raw: bytes) -> RequestHead1:
         keep_alive=_keeps_open(headers, old),
         old=old,
         expects_continue=not old and headers.get("expect", "").lower() == "100-continue",
+        sent=tuple(
+            (name.decode("latin-1"), _text(value))
+            for name, (_, value) in zip(collector.names, collector.fields, strict=True)
+        ),
     )
 
 
@@ -115,6 +122,13 @@ def _joined(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _keeps_open(headers: Mapping[str, str], old: bool) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.h2_limits import INT32_MAX
+from inference_runtime.frontends.header_forwarding import HeaderPattern, forwarding
 from inference_runtime.frontends.http1_application import HttpShared, Route
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
@@ -44,6 +45,7 @@ class HttpOptions:
     unfinished_bytes: int = 4 << 30  # of bodies that have not fully arrived, over all connections
     timeouts: HttpTimeouts = field(default_factory=HttpTimeouts)
     restrictions: Restrictions = field(default_factory=dict)  # --http-restricted-api
+    forwarded: HeaderPattern | None = None  # --http-header-forward-pattern
 
 
 async def serve_http(
@@ -51,6 +53,7 @@ async def serve_http(
 ) -> Listener:
     """Raises Unavailable when the port can not be had."""
     chosen = options or HttpOptions()
+    core = forwarding(core, chosen.forwarded)
     infer = InferService(
         core, max_input_bytes=chosen.max_input_bytes, max_body_bytes=chosen.max_body_bytes
     )
@@ -70,9 +73,7 @@ async def serve_entries(
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
     shared = HttpShared(RouteTable(entries, options.restrictions), budget, options.timeouts)
-    log.listen(
-        lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None)
-    )
+    log.listen(lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None))
     await listener.start(
         lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
     )
