@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.instances.batch import Batch, Execution
-from inference_runtime.telemetry.stats import DeviceStats
+from inference_runtime.telemetry.stats import DeviceStats, InstanceStats
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +35,12 @@ class Instance:
         *,
         runner: Runner,
         device: DeviceStats,
+        work: InstanceStats,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.name = loaded.spec.name
         self.device = device
+        self._stats = work
         self._backend = loaded.backend
         self._runner = runner
         self._loop = loop
@@ -48,7 +50,9 @@ class Instance:
 
     def run(self, batch: Batch) -> Execution:
         """On this very thread; for models that take microseconds."""
-        return self._runner.run(self._backend, batch)
+        execution = self._runner.run(self._backend, batch)
+        self._stats.busy_ns += execution.times.compute_ns
+        return execution
 
     def run_in_thread(self, batch: Batch, finished: Finished) -> None:
         """`finished(self, execution)` is called on the event loop. The caller waits for it before the next batch."""
@@ -77,6 +81,7 @@ class Instance:
                 execution = self._runner.run(self._backend, batch)
             except BaseException as error:  # noqa: BLE001  even SystemExit in a model must not end the instance
                 execution = self._runner.failed(batch, error)
+            self._stats.busy_ns += execution.times.compute_ns
             self._tell(finished, self, execution)
             # An idle thread keeps no tensors alive.
             del work, batch, finished, execution

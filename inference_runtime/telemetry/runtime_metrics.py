@@ -85,6 +85,14 @@ def _gauge(name: str, help_: str, value: Callable[[Gauges], int]) -> RuntimeFami
     return Family(name, "gauge", help_, samples)
 
 
+def _busy(snapshot: MetricsSnapshot) -> Iterable[Sample]:
+    for stats in snapshot.versions:
+        labels = version_labels(stats)
+        for instance in stats.instances.values():
+            whose = {**labels, "instance": instance.name, "device": instance.device}
+            yield "", labels_text(whose), instance.busy_ns / 1e9
+
+
 def _traffic(snapshot: MetricsSnapshot) -> Iterable[Sample]:
     for entry in snapshot.traffic:
         yield "", labels_text(arm_labels(entry.model, entry.version, entry.arm)), entry.share
@@ -159,6 +167,12 @@ RUNTIME_FAMILIES: tuple[RuntimeFamily, ...] = (
         "runtime_instances_busy",
         "Instances that are executing a batch",
         lambda gauges: gauges.busy,
+    ),
+    Family(
+        "runtime_instance_busy_seconds_total",
+        "counter",
+        "Time an instance has spent in executions: its rate is the instance's utilisation",
+        _busy,
     ),
     Family(
         "runtime_traffic_share",

@@ -14,6 +14,7 @@ from operator import attrgetter
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
 from inference_runtime.spec.messages import Answer, InferRequest
+from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
 from inference_runtime.telemetry.response_stats import ResponseCounts
@@ -140,6 +141,15 @@ class DeviceStats:
         self.batch_sizes: dict[int, BatchSizeStats] = {}
 
 
+@dataclass(slots=True)
+class InstanceStats:
+    """Written by whoever executes on the instance, its thread or the event loop; never by two at once."""
+
+    name: str
+    device: str
+    busy_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class StatsSources:
     wall_ms: Callable[[], int]  # read once per execution, for `last_inference`
@@ -170,6 +180,7 @@ class VersionStats:
         self.failures = dict.fromkeys(FailureReason, 0)
         # The model's own set is there even when all instances are on GPUs.
         self.devices: dict[str, DeviceStats] = {"": DeviceStats("")}
+        self.instances: dict[str, InstanceStats] = {}
         self.responses = ResponseCounts()
         # Of the requests that are being answered right now: for their traces.
         self.latest_execution: ExecutionTimes | None = None
@@ -181,6 +192,10 @@ class VersionStats:
         """The counters of the instances on one GPU, or of those on none."""
         uuid = "" if gpu is None else self._sources.gpu_uuid(gpu)
         return self.devices.setdefault(uuid, DeviceStats(uuid))
+
+    def instance(self, spec: InstanceSpec) -> InstanceStats:
+        """The same for as long as the version is loaded, whatever happens to its number of instances."""
+        return self.instances.setdefault(spec.name, InstanceStats(spec.name, spec.device))
 
     def arm(self, name: str) -> ArmStats:
         arm = self.arms.get(name)

@@ -6,6 +6,9 @@ import threading
 import weakref
 from typing import Any
 
+import pytest
+
+from inference_runtime.errors import Internal
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
@@ -27,10 +30,12 @@ class Bench:
         self.told = asyncio.Event()
         self.threads: list[int] = []
         (entry,) = loaded(self.config, backend)
+        self.stats = fresh_stats(self.config)
         self.instance = Instance(
             entry,
             runner=BatchRunner(self.config, model_name="batcher", version=1),
-            device=fresh_stats(self.config).device(),
+            device=self.stats.device(),
+            work=self.stats.instance(entry.spec),
             loop=asyncio.get_running_loop(),
         )
 
@@ -112,3 +117,22 @@ async def test_a_group_lends_the_instance_that_finished_last():
     group.release(first)
     assert group.acquire() is first
     await group.stop()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_the_time_of_executions_is_the_instances_own_even_when_they_fail(in_thread):
+    backend = GatedBackend()
+    bench = Bench(backend)
+    total = 0
+    for failure in (None, Internal("the model failed")):
+        backend.failure = failure
+        if in_thread:
+            bench.told.clear()
+            bench.instance.run_in_thread(bench.batch(), bench.hear)
+            await bench.told.wait()
+            execution = bench.finished[-1]
+        else:
+            execution = bench.instance.run(bench.batch())
+        total += execution.times.compute_ns
+        assert bench.stats.instances["batcher_0"].busy_ns == total > 0
+    await bench.instance.stop()

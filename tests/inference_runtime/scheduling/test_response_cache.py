@@ -100,7 +100,7 @@ class Twin:
         self.size = size
         self.cache = ResponseCache(size)
         self.loads = [self.cache.new_load() for _ in range(3)]
-        self.model: OrderedDict[tuple[int, bytes], InferResponse] = OrderedDict()
+        self.model: OrderedDict[tuple[int, int], InferResponse] = OrderedDict()
         self.ended: set[int] = set()
 
     def insert(self, key, length) -> None:

@@ -13,12 +13,13 @@ from inference_runtime.errors import (
     RuntimeFault,
     Unavailable,
 )
+from inference_runtime.telemetry.cache_stats import CacheCounters
 from inference_runtime.telemetry.gpu import GpuMonitor
 from inference_runtime.telemetry.options import MetricsOptions
-from inference_runtime.telemetry.snapshot import TrafficShare
+from inference_runtime.telemetry.snapshot import SlotPool, TrafficShare
 from inference_runtime.telemetry.stats import Gauges
 from inference_runtime.telemetry.telemetry import FAMILIES, Telemetry
-from tests.inference_runtime.telemetry.world import PretendNvml, Served, request_of
+from tests.inference_runtime.telemetry.world import MS, PretendNvml, Served, request_of
 
 COUNTERS = (
     "nv_inference_request_success",
@@ -192,6 +193,72 @@ def test_192_the_machines_gauges_are_in_sensible_ranges():
     total = float(scrape.value("nv_cpu_memory_total_bytes"))
     assert 0 < float(scrape.value("nv_cpu_memory_used_bytes")) < total
     assert float(scrape.value("runtime_process_memory_bytes")) > 1_000_000
+
+
+def test_192_the_pinned_pool_is_as_large_as_the_option_says_and_not_in_use():
+    scrape = Scrape(MetricsOptions(pinned_pool_bytes=4096))
+    assert scrape.value("nv_pinned_memory_pool_total_bytes") == "4096"
+    assert scrape.value("nv_pinned_memory_pool_used_bytes") == "0"
+
+
+def test_189_a_version_with_the_cache_has_its_families_and_no_request_summary():
+    scrape = Scrape(MetricsOptions(summary_latencies=True))
+    labels = '{model="m",version="1"}'
+    assert not scrape.has("nv_cache")
+    assert scrape.has("nv_inference_request_summary_us")
+    stats = scrape.served.stats
+    stats.use_cache()
+    scrape.served.execute(request_of("stable"))
+    stats.missed_cache(2 * MS, 1 * MS)
+    stats.answered_from_cache(request_of("stable"), (1 * MS, 3 * MS), 4 * MS)
+    assert scrape.value("nv_cache_num_hits_per_model" + labels) == "1"
+    assert scrape.value("nv_cache_num_misses_per_model" + labels) == "1"
+    assert scrape.value("nv_cache_hit_duration_per_model" + labels) == "2000"
+    assert scrape.value("nv_cache_miss_duration_per_model" + labels) == "3000"
+    assert scrape.value("nv_cache_hit_summary_per_model_count" + labels) == "1"
+    assert scrape.value("nv_cache_miss_summary_per_model_sum" + labels) == "3000"
+    assert not scrape.has("nv_inference_request_summary_us")
+    assert scrape.value("nv_inference_queue_summary_us_count" + labels) == "2"
+    assert scrape.value("nv_inference_compute_infer_summary_us_count" + labels) == "1"
+    assert scrape.value("nv_inference_request_success" + labels) == "2"
+    assert scrape.value("nv_inference_count" + labels) == "1"
+    # 11 ms to the answer of the model, 1 to keep it, 4 to the answer of the cache.
+    assert scrape.value("nv_inference_request_duration_us" + labels) == "16000"
+
+
+def test_the_whole_cache_has_gauges_without_labels():
+    scrape = Scrape()
+    scrape.telemetry.cache = CacheCounters(
+        1000, used_bytes=250, entries=2, lookups=5, hits=2, misses=3, lookup_ns=5000
+    )
+    assert scrape.value("nv_cache_util") == "0.25"
+    assert scrape.value("nv_cache_num_entries") == "2"
+    assert scrape.value("nv_cache_num_lookups") == "5"
+    assert scrape.value("nv_cache_num_hits") == "2"
+    assert scrape.value("nv_cache_num_misses") == "3"
+    assert scrape.value("nv_cache_num_evictions") == "0"
+    assert scrape.value("nv_cache_lookup_duration") == "5"
+    assert scrape.value("nv_cache_insertion_duration") == "0"
+
+
+def test_slots_have_a_series_per_pool():
+    scrape = Scrape()
+    assert not scrape.has("runtime_slots")
+    scrape.telemetry.slots = lambda: [SlotPool("R", "gpu:0", capacity=4, in_use=3, waiting=2)]
+    labels = '{device="gpu:0",pool="R"}'
+    assert scrape.value("runtime_slots_capacity" + labels) == "4"
+    assert scrape.value("runtime_slots_in_use" + labels) == "3"
+    assert scrape.value("runtime_slots_waiting" + labels) == "2"
+
+
+def test_an_instance_tells_how_long_it_was_busy():
+    scrape = Scrape()
+    spec = next(scrape.served.config.instances())
+    scrape.served.stats.instance(spec).busy_ns += 1_500_000_000
+    series = (
+        'runtime_instance_busy_seconds_total{device="cpu",instance="m_0",model="m",version="1"}'
+    )
+    assert scrape.value(series) == "1.5"
 
 
 def test_gpus_have_one_series_each_and_leave_out_what_they_do_not_know():
