@@ -20,7 +20,9 @@ def description() -> Description:
 
 @pytest.fixture
 def station(yard: Yard, canary: Any, settings: Any) -> Yard:
-    """The yard with both versions loaded, and room for uploads."""
+    """The yard with both versions loaded, everybody's token, and room for uploads."""
+    for role in ("admin", "operator", "viewer"):
+        yard.world.token(role)
     for name in ("UPLOAD_DIR", "QUARANTINE_DIR", "STAGING_DIR", "FILE_UPLOAD_TEMP_DIR"):
         folder = yard.repository.parent / f"{yard.repository.name}-{name.lower()}"
         folder.mkdir(exist_ok=True)

@@ -53,6 +53,18 @@ class Description:
                 return operation
         raise AssertionError(f"{method} {path} is not described")
 
+    def resolved(self, schema: Schema) -> Schema:
+        name = schema.get("$ref", "").rsplit("/", 1)[-1]
+        return self.schema["components"]["schemas"][name] if name else schema
+
+    def kinds(self, schema: Schema) -> set[str]:
+        """The JSON types a value may have."""
+        schema = self.resolved(schema)
+        if "anyOf" in schema:
+            return set().union(*(self.kinds(each) for each in schema["anyOf"]))
+        kinds = schema["type"]
+        return {kinds} if isinstance(kinds, str) else set(kinds)
+
     def errors(self, schema: Schema, value: Any) -> list[str]:
         """Fields that are not described count too."""
         validator = Draft202012Validator(
