@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
@@ -48,6 +48,10 @@ def samples_path(upload_id: str) -> Path:
     return upload_folder(upload_id) / "samples"
 
 
+def _aside_path(upload_id: str) -> Path:
+    return upload_folder(upload_id) / "again"
+
+
 def prepare(upload_id: str, size_bytes: int) -> None:
     """An empty file of the full length; it takes disk space only where parts were written."""
     upload_folder(upload_id).mkdir(parents=True)
@@ -60,14 +64,28 @@ def write_part(
 ) -> str:
     """Writes exactly `length` bytes at `offset` and returns their SHA-256. Raises on any difference;
     the bytes at that place are void then. Call inside `exclusive`."""
-    digest = hashlib.sha256()
     with payload_path(upload_id).open("r+b") as file:
         file.seek(offset)
-        _copy(source, length, digest.update, file.write)
-    found = digest.hexdigest()
-    if expected_sha256 and expected_sha256 != found:
-        raise WrongDigest(found)
-    return found
+        return _copy_checked(source, file, length, expected_sha256)
+
+
+def write_aside(upload_id: str, source: Readable, *, length: int, expected_sha256: str) -> str:
+    """Like `write_part`, but beside the payload, which keeps the bytes it has until `take_aside`."""
+    aside = _aside_path(upload_id)
+    try:
+        with aside.open("wb") as file:
+            return _copy_checked(source, file, length, expected_sha256)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def take_aside(upload_id: str, *, offset: int) -> None:
+    aside = _aside_path(upload_id)
+    with aside.open("rb") as source, payload_path(upload_id).open("r+b") as file:
+        file.seek(offset)
+        shutil.copyfileobj(source, file, _BLOCK)
+    aside.unlink()
 
 
 @contextmanager
@@ -142,6 +160,15 @@ def remove_stray_files(*, older_than: float) -> int:
             Path(entry.path).unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+def _copy_checked(source: Readable, file: IO[bytes], length: int, expected_sha256: str) -> str:
+    digest = hashlib.sha256()
+    _copy(source, length, digest.update, file.write)
+    found = digest.hexdigest()
+    if expected_sha256 and expected_sha256 != found:
+        raise WrongDigest(found)
+    return found
 
 
 def _copy(

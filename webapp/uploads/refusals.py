@@ -36,7 +36,8 @@ def wrong_digest(number: int, announced: str, wrong: WrongDigest) -> InvalidInpu
     return InvalidInput(
         f"Part {number} has SHA-256 {wrong.found}, announced was {announced}.",
         reason="PART_DIGEST_MISMATCH",
-        help_text="It was damaged on the way: send the part again.",
+        help_text="It was damaged on the way: send the part again. Nothing that was stored before "
+        "is lost.",
     )
 
 

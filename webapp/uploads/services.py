@@ -100,7 +100,7 @@ def upload_receive(
 def upload_part(
     *, upload: Upload, number: int, source: chunk_store.Readable, sha256: str = ""
 ) -> UploadPart:
-    """Takes one part. Sending it again is harmless, and the newest bytes count."""
+    """Takes one part. Sending it again is harmless: the newest bytes that arrive whole count."""
     _check_open(upload)
     if not 1 <= number <= upload.part_count:
         raise InvalidInput(
@@ -113,20 +113,33 @@ def upload_part(
         known = UploadPart.objects.filter(upload=upload, number=number)
         if sha256 and (part := known.filter(sha256=sha256).first()):
             return part
-        known.delete()
-        try:
-            found = chunk_store.write_part(
-                upload.id, source, offset=offset, length=length, expected_sha256=sha256
-            )
-        except chunk_store.WrongLength as wrong:
-            raise refusals.wrong_length(number, length, wrong) from None
-        except chunk_store.WrongDigest as wrong:
-            raise refusals.wrong_digest(number, sha256, wrong) from None
+        again = known.exists()
+        found = _write(upload, number, source, sha256, aside=again)
+        if again:
+            known.delete()  # until the copy is whole, the bytes at its place are neither part
+            chunk_store.take_aside(upload.id, offset=offset)
         part = UploadPart.objects.create(
             upload=upload, number=number, size_bytes=length, sha256=found
         )
         Upload.objects.filter(pk=upload.pk).update(expires_at=timezone.now() + KEPT_FOR)
     return part
+
+
+def _write(
+    upload: Upload, number: int, source: chunk_store.Readable, sha256: str, *, aside: bool
+) -> str:
+    """`aside`: a part is there already, and stays if this one turns out to be no good."""
+    offset, length = upload.part_range(number)
+    try:
+        if aside:
+            return chunk_store.write_aside(upload.id, source, length=length, expected_sha256=sha256)
+        return chunk_store.write_part(
+            upload.id, source, offset=offset, length=length, expected_sha256=sha256
+        )
+    except chunk_store.WrongLength as wrong:
+        raise refusals.wrong_length(number, length, wrong) from None
+    except chunk_store.WrongDigest as wrong:
+        raise refusals.wrong_digest(number, sha256, wrong) from None
 
 
 def upload_samples(*, upload: Upload, name: str, source: chunk_store.Readable) -> Upload:

@@ -96,6 +96,27 @@ def test_a_damaged_part_is_refused_and_missing(publishing: Publishing, content: 
     assert send(api, upload, 1, body, **{"X-Part-SHA256": digest}).status_code == 200
 
 
+@pytest.mark.parametrize("cut", [0, 1], ids=["damaged", "cut short"])
+def test_a_part_sent_again_that_is_no_good_leaves_the_stored_one(
+    publishing: Publishing, content: bytes, cut: int
+) -> None:
+    api = publishing.world.api_client()
+    upload = start(api, content)
+    send_all(api, upload, content)
+    body = part_of(content, 2)
+    announced = {"X-Part-SHA256": hashlib.sha256(b"another").hexdigest()}
+
+    refused = send(api, upload, 2, bytes(PART)[cut:], **announced)
+    assert_problem(refused, 400, "PART_TOO_SHORT" if cut else "PART_DIGEST_MISMATCH")
+    seen = api.get(f"/api/v1/uploads/{upload['id']}").json()
+    assert seen["missing_parts"] == []
+    folder = publishing.home / "uploads" / upload["id"]
+    assert (folder / "payload").read_bytes()[PART : 2 * PART] == body
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "payload"]
+    done = api.post(f"/api/v1/uploads/{upload['id']}:complete", {})
+    assert publishing.check(done.json()).state == "READY"
+
+
 def test_a_part_of_another_length_is_refused(publishing: Publishing, content: bytes) -> None:
     api = publishing.world.api_client()
     upload = start(api, content)
