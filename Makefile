@@ -52,6 +52,7 @@ fmt: $(VENV)/.dev
 
 bench: $(VENV)/.dev corpus   ## ratios in one run; writes bench/RESULTS.md
 	$(PY) -m bench
+	$(PY) -m bench.shared_memory
 
 requirements:                ## compile requirements/*.in again, without index addresses
 	cd requirements && for name in dev web worker runtime demo gpu; do \

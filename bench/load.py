@@ -13,6 +13,7 @@ import orjson
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype
 
+from bench.region import ItemRegion
 from bench.served import Served
 from bench.subjects import Subject
 
@@ -34,17 +35,22 @@ def require_h2load() -> None:
         raise NoLoader("h2load is missing; install the Debian package nghttp2-client")
 
 
-def grpc_body(subject: Subject) -> bytes:
+def grpc_body(subject: Subject, region: ItemRegion | None = None) -> bytes:
     request = service_pb2.ModelInferRequest(model_name=subject.name)
     for name, array in subject.item.items():
         entry = request.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype))
         entry.shape.extend(array.shape)
-        request.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
+        if region is None:
+            request.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
+            continue
+        entry.parameters["shared_memory_region"].string_param = region.name
+        entry.parameters["shared_memory_offset"].int64_param = region.offsets[name]
+        entry.parameters["shared_memory_byte_size"].int64_param = array.nbytes
     message = request.SerializeToString()
     return bytes(struct.pack(">BI", 0, len(message)) + message)
 
 
-def http_body(subject: Subject) -> tuple[bytes, int]:
+def http_body(subject: Subject, region: ItemRegion | None = None) -> tuple[bytes, int]:
     """The body in the binary extension's form, and the length of its JSON part."""
     head = {
         "inputs": [
@@ -52,26 +58,41 @@ def http_body(subject: Subject) -> tuple[bytes, int]:
                 "name": name,
                 "datatype": np_to_triton_dtype(array.dtype),
                 "shape": list(array.shape),
-                "parameters": {"binary_data_size": array.nbytes},
+                "parameters": {"binary_data_size": array.nbytes}
+                if region is None
+                else {
+                    "shared_memory_region": region.name,
+                    "shared_memory_offset": region.offsets[name],
+                    "shared_memory_byte_size": array.nbytes,
+                },
             }
             for name, array in subject.item.items()
         ],
         "parameters": {"binary_data_output": True},
     }
     header = orjson.dumps(head)
+    if region is not None:
+        return header, len(header)
     raw = b"".join(np.ascontiguousarray(array).tobytes() for array in subject.item.values())
     return header + raw, len(header)
 
 
 def measure(
-    served: Served, subject: Subject, *, protocol: str, connections: int, seconds: int
+    served: Served,
+    subject: Subject,
+    *,
+    protocol: str,
+    connections: int,
+    seconds: int,
+    region: ItemRegion | None = None,
 ) -> Rate:
+    """With `region` the inputs lie there, else they are in the request."""
     if protocol == "grpc":
-        body = grpc_body(subject)
+        body = grpc_body(subject, region)
         url = f"http://{served.grpc_address}/inference.GRPCInferenceService/ModelInfer"
         flags = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
     else:
-        body, header_length = http_body(subject)
+        body, header_length = http_body(subject, region)
         url = f"http://127.0.0.1:{served.http_port}/v2/models/{subject.name}/infer"
         flags = ["--h1", "-H", f"Inference-Header-Content-Length: {header_length}"]
     with tempfile.NamedTemporaryFile() as file:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
+_MEASURED, _SHARED = "measured", "shared memory"
 
 
 @dataclass
@@ -32,6 +32,26 @@ class Row:
         )
 
 
+@dataclass
+class RegionRow:
+    """The same item by shared memory and over the wire; a value for each round."""
+
+    protocol: str
+    connections: int
+    by_region: list[float] = field(default_factory=list)
+    by_wire: list[float] = field(default_factory=list)
+    region_cpu_us: list[float] = field(default_factory=list)
+    wire_cpu_us: list[float] = field(default_factory=list)
+    failed: int = 0
+
+    def line(self) -> str:
+        return (
+            f"| {self.protocol} | {self.connections} | {_ratios(self.by_region, self.by_wire)} | "
+            f"{statistics.median(self.region_cpu_us):.0f} | {statistics.median(self.wire_cpu_us):.0f} | "
+            f"{self.failed} |"
+        )
+
+
 def _ratios(upper: Sequence[float], lower: Sequence[float]) -> str:
     values = [a / b for a, b in zip(upper, lower, strict=True)]
     return f"{statistics.median(values):.2f} [{min(values):.2f}..{max(values):.2f}]"
@@ -39,20 +59,35 @@ def _ratios(upper: Sequence[float], lower: Sequence[float]) -> str:
 
 def write(path: Path, rows: Sequence[Row], facts: Mapping[str, str]) -> str:
     lines = [
-        _BEGIN,
-        "",
         "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
         "",
         "| model | protocol | connections | served ÷ bare, batch 1 | served ÷ bare, best batch | "
         "mean ms | server CPU µs/request | failed |",
         "|---|---|---|---|---|---|---|---|",
         *(row.line() for row in rows),
-        "",
-        _END,
     ]
-    block = "\n".join(lines)
-    text = path.read_text() if path.exists() else f"# Results\n\n{_BEGIN}\n{_END}\n"
-    before, _, rest = text.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    path.write_text(before + block + after)
+    return _put(path, _MEASURED, lines)
+
+
+def write_regions(path: Path, rows: Sequence[RegionRow], facts: Mapping[str, str]) -> str:
+    lines = [
+        "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
+        "",
+        "| protocol | connections | by shared memory ÷ over the wire | server CPU µs/request | "
+        "over the wire | failed |",
+        "|---|---|---|---|---|---|",
+        *(row.line() for row in rows),
+    ]
+    return _put(path, _SHARED, lines)
+
+
+def _put(path: Path, mark: str, lines: Sequence[str]) -> str:
+    """Between the two markers of that name, at the end where there are none yet."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    block = "\n".join((begin, "", *lines, "", end))
+    text = path.read_text() if path.exists() else "# Results\n"
+    if begin not in text:
+        text += f"\n{begin}\n{end}\n"
+    before, _, rest = text.partition(begin)
+    path.write_text(before + block + rest.partition(end)[2])
     return block

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
 from stack.corpus.models import Corpus
 
@@ -44,6 +46,24 @@ def corpus_subjects(corpus: Corpus) -> list[Subject]:
         Subject("minilm", sentences.file, tokens, 8, lambda out: out["last_hidden_state"]),
         Subject("efficientnet", pictures.file, picture.inputs, 2, picture.judge),
     ]
+
+
+def picture_subject(folder: Path) -> Subject:
+    """An item of 588 KiB before a model that does next to nothing: what is measured is the way there."""
+    shape = [1, 3, 224, 224]
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", *shape[1:]])
+    means = helper.make_tensor_value_info("means", TensorProto.FLOAT, ["batch", 3, 1, 1])
+    node = helper.make_node("GlobalAveragePool", ["image"], ["means"])
+    graph = helper.make_graph([node], "picture", [image], [means])
+    file = folder / "picture.onnx"
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(file))
+    item = np.linspace(0, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+    def check(out: Tensors) -> None:
+        np.testing.assert_allclose(out["means"].ravel(), item.mean((0, 2, 3)), rtol=1e-3)
+
+    return Subject("picture", file, {"image": item}, 8, check)
 
 
 def batch_of(item: Tensors, size: int) -> dict[str, NDArray[Any]]:
