@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import threading
 import time
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.conformance.client_regions import (
     status,
     write_region_models,
 )
-from tests.conformance.clients import Client
+from tests.conformance.clients import KINDS, Client
 from tests.conformance.runtime_process import runtime
 
 REGIONS = 100
@@ -196,3 +197,61 @@ def test_the_same_input_named_by_many_requests_at_once(server):
         client.unregister_system_shared_memory(region.name)
         assert status(client) == {}
     client.close()
+
+
+def outside_address():
+    """An address of this machine that is not on loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return ""
+        address = str(sock.getsockname()[0])
+    return "" if address.startswith("127.") else address
+
+
+@pytest.fixture(scope="module")
+def open_to_all(tmp_path_factory):
+    if not outside_address():
+        pytest.skip("this machine has no address besides loopback")
+    repository = write_region_models(tmp_path_factory.mktemp("repository"))
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    options = ["--allow-client-shm=true", "--http-address=0.0.0.0", "--grpc-address=0.0.0.0"]
+    with runtime(repository, log, "--load-model=*", *options) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clients_outside_of_loopback_have_no_shared_memory(open_to_all, kind):
+    server = open_to_all
+    local = Client(server, "http")
+    remote = Client(replace_host(server, outside_address()), kind)
+    with registered(local, SIZE, FIRST) as region:
+        assert set(status(local)) == {region.name}
+        assert status(remote) == {}
+        calls = [
+            lambda: remote.register_system_shared_memory("mine", region.key, SIZE),
+            remote.unregister_system_shared_memory,
+            remote.unregister_cuda_shared_memory,
+            lambda: remote.infer(
+                "free", [shared_input(remote, "INPUT0", region.name, shape=[1, 16])]
+            ),
+        ]
+        for call in calls:
+            with pytest.raises(InferenceServerException, match="outside of loopback") as caught:
+                call()
+            assert caught.value.status() in ("501", "StatusCode.UNIMPLEMENTED")
+        assert set(status(local)) == {region.name}
+    assert_serves(remote)
+    remote.close()
+    local.close()
+
+
+def replace_host(server, host):
+    """The same server under another address."""
+
+    class Elsewhere:
+        http = server.http.replace("127.0.0.1", host)
+        grpc = server.grpc.replace("127.0.0.1", host)
+
+    return Elsewhere
