@@ -15,7 +15,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class IfMatch(Enum):
-    """See docs/adr/0010: needed to replace and delete, taken by actions, refused where there is no tag."""
+    """See docs/adr/0011: needed to replace and delete, taken by actions, refused where there is no tag."""
 
     NEEDED = "needed"
     TAKEN = "taken"

@@ -1,4 +1,4 @@
-"""ETags over a row's own columns, and the If-Match rules of the API (docs/adr/0010)."""
+"""ETags over a row's own columns, and the If-Match rules of the API (docs/adr/0011)."""
 
 import hashlib
 import json
