@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import uvloop
 
 from inference_runtime.cli import UsageError, parse, usage
+from inference_runtime.lifecycle.free_memory import set_up_memory
 from inference_runtime.server import Server, ServerFailed
 from inference_runtime.settings import RuntimeSettings
 from inference_runtime.telemetry.logs import RuntimeLog
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for warning in warnings:
         logger.warning(warning)
+    set_up_memory()
     try:
         uvloop.run(_serve(settings, log))
     except ServerFailed as failure:
