@@ -159,9 +159,10 @@ def test_check_104_inputs_and_outputs_in_shared_memory(client, mixed):
             if mixed
             else shared_output(client, "OUTPUT1", outputs.name, offset=SIZE),
         ]
-        for step in (1, 2, 3):  # the first time it is read, later it is remembered
+        # The first time request and answer are read and written, later they are remembered.
+        for step, id_ in enumerate(("", "", "", "42", "")):
             inputs.put(FIRST * step)
-            result = client.infer("simple", tensors, outputs=asked, request_id=str(step))
+            result = client.infer("simple", tensors, outputs=asked, request_id=id_)
             np.testing.assert_array_equal(outputs.array(), FIRST * step + SECOND)
             difference = result.as_numpy("OUTPUT1") if mixed else outputs.array(offset=SIZE)
             np.testing.assert_array_equal(difference, FIRST * step - SECOND)

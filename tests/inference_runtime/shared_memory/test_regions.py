@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from hypothesis import given, strategies as st
 
 from inference_runtime.errors import (
     AlreadyExists,
@@ -366,3 +367,54 @@ def test_each_of_several_answers_goes_to_the_region():
     assert regions.find("r").users == 1
     asked.use.done(asked.request, ANSWER)
     assert regions.find("r").users == 0
+
+
+NAMES = st.sampled_from("abc")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["register", "unregister"]), NAMES),
+        st.tuples(st.just("start"), st.tuples(NAMES, NAMES)),
+        st.tuples(st.just("done"), st.integers(0, 5)),
+        st.tuples(st.just("unregister all"), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_a_region_is_open_while_it_is_listed_and_only_then(steps):
+    """Against a model: who is registered, who is used, and by how many."""
+    regions = Regions(OPEN)
+    memories: dict[str, HeldMemory] = {}
+    leaving: set[str] = set()
+    under_way: list[tuple[Asked, set[str]]] = []
+
+    def used(name):
+        return any(name in held for _, held in under_way)
+
+    def drop_unused():
+        for name in [name for name in leaving if not used(name)]:
+            leaving.discard(name)
+            assert memories.pop(name).closed
+
+    for step, what in steps:
+        if step == "register" and what not in memories:
+            memory = memories[what] = HeldMemory()
+            memory.free.set()
+            port: Memory = memory
+            regions._by_name[what] = Region(what, RegionKind.SYSTEM, port, PAGE)
+        elif step.startswith("unregister"):
+            regions.unregister(RegionKind.SYSTEM, what or "")
+            leaving |= set(memories) & ({what} if what else set(memories))
+        elif step == "start" and set(what) <= set(memories):
+            source, target = (RegionSpan(name, 0, 8) for name in what)
+            asked = Asked(regions, RegionPlan({0: source}, {"O": target}), [b""]).start()
+            under_way.append((asked, set(what)))
+        elif step == "done" and what < len(under_way):
+            asked, _ = under_way.pop(what)
+            asked.use.done(asked.request, ANSWER)
+            assert len(asked.told) == 1
+        drop_unused()
+        assert set(names(regions)) == set(memories)
+        assert not any(memory.closed for memory in memories.values())
+        assert regions.copied_bytes == 8 * len(under_way)
