@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.lifecycle.composition import Composition, Missing
+from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.loader import VersionLoader
 from inference_runtime.lifecycle.registry import ModelRegistry, status_text
@@ -19,6 +21,7 @@ from inference_runtime.lifecycle.resizing import same_but_for
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
+from inference_runtime.spec.ensemble import read_ensemble
 from inference_runtime.spec.states import UNLOADED
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ class ModelLifecycle:
         self._registry = registry
         self._loader = loader
         self._wanted = wanted
+        self._composition = Composition(registry)
         self._locks: dict[str, _ModelLock] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._shutting_down = False
@@ -49,13 +53,23 @@ class ModelLifecycle:
         *,
         kept: LoadOverride | None = None,
         remember: bool = True,
+        automatic: bool = False,
     ) -> None:
         """Returns when the model serves what its files (or the parameters) say; else raises.
 
         `kept` is an override of an earlier life of this process, already on disk; `remember` has a
-        restarted server load the model again.
+        restarted server load the model again. `automatic`: only an ensemble asks for it. Models that an
+        ensemble needs are loaded before it.
         """
+        config_json = parameters.config_json if parameters is not None else None
+        if kept is not None:
+            config_json = kept.config_json
+        missing = await self._load_composing(name, config_json)
         async with self._alone(name):
+            if not automatic:
+                self._composition.automatic.discard(name)
+            elif self._registry.serving(name):
+                return
             override = kept
             if parameters is not None and not parameters.empty:
                 override = await self._polling(
@@ -63,21 +77,37 @@ class ModelLifecycle:
                     lambda: write_override(parameters, self._wanted.overrides_directory()),
                 )
             try:
-                polled = await self._load(name, override)
+                polled = await self._load(name, override, missing)
             except RuntimeFault:
                 if override is not None and override is not kept:
                     await self._discard_files(override)
                 raise
             if remember:
                 await self._loader.with_files(lambda: self._wanted.add(name, polled.override))
+            if automatic:
+                self._composition.automatic.add(name)
+            self._composition.orphans.discard(name)
+        await self._model_changed(name)
 
-    async def unload(self, name: str) -> None:
-        """Returns when the versions accept no more requests; they finish those they have on their own."""
+    async def unload(self, name: str, *, dependents: bool = False) -> None:
+        """Returns when the versions accept no more requests; they finish those they have on their own.
+
+        Ensembles over the model leave first, and finish what they have while the model still serves.
+        `dependents`: of an ensemble, also the models that were loaded for it alone.
+        """
+        steps = self._composition.steps_of(name)
+        for ensemble in self._composition.users(name):
+            await self._orphan(ensemble)
         async with self._alone(name):
-            applied = self._registry.applied(name)
-            for loaded in self._registry.withdraw(name):
-                self._retire(loaded, applied)
+            self._composition.orphans.discard(name)
+            self._composition.automatic.discard(name)
+            self._withdraw(name)
             await self._loader.with_files(lambda: self._wanted.remove(name))
+        for ensemble in self._composition.users(name):  # loaded in the meantime
+            await self._orphan(ensemble)
+        if dependents:
+            for step in self._composition.unused(steps):
+                await self.unload(step, dependents=True)
 
     async def shut_down(self) -> None:
         """Lets loads end, takes every model out of service, returns when the last request is settled.
@@ -88,13 +118,70 @@ class ModelLifecycle:
             async with self._alone(name):
                 pass
         self._shutting_down = True
-        for name in self._registry.names():
-            applied = self._registry.applied(name)
-            for loaded in self._registry.withdraw(name):
-                self._retire(loaded, applied)
+        for group in self._composition.outermost_first():
+            for name in group:
+                self._withdraw(name)
+            await asyncio.gather(*self._leaving, return_exceptions=True)
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
-    async def _load(self, name: str, override: LoadOverride | None) -> PolledModel:
+    def _withdraw(self, name: str) -> list[asyncio.Task[None]]:
+        """Out of service at once; the tasks end when the last request is settled."""
+        applied = self._registry.applied(name)
+        return [self._retire(loaded, applied) for loaded in self._registry.withdraw(name)]
+
+    # Ensembles
+
+    async def _load_composing(self, name: str, config_json: str | None) -> Missing:
+        steps = await self._steps_in_files(name, config_json)
+        missing = await self._composition.missing(name, steps, self._steps_in_files)
+        if missing.circle or not missing.names:
+            return missing
+        there = await self._loader.with_files(self._repository.names)
+        for step in missing.names:
+            if there.get(step, True):  # not there at all, or more than once
+                missing.unknown.add(step)
+                continue
+            try:
+                await self.load(step, remember=False, automatic=True)
+            except RuntimeFault as fault:
+                missing.failed[step] = fault.text.strip()
+        return missing
+
+    async def _steps_in_files(self, name: str, config_json: str | None = None) -> tuple[str, ...]:
+        """The models of an ensemble that is to be loaded; what can not be read is told by the load itself."""
+        try:
+            return await self._loader.with_files(lambda: self._repository.steps(name, config_json))
+        except RuntimeFault:
+            return ()
+
+    async def _model_changed(self, name: str) -> None:
+        """Ensembles over a model that was loaded: those that do not fit it any more leave, others come back."""
+        for ensemble in self._composition.users(name):
+            if not self._composition.still_holds(ensemble):
+                logger.warning("ensemble '%s' does not fit model '%s' any more", ensemble, name)
+                await self._orphan(ensemble)
+        for ensemble in sorted(self._composition.orphans):
+            try:
+                steps = await self._steps_in_files(ensemble)
+                if all(self._registry.serving(step) for step in steps):
+                    await self.load(ensemble, remember=False)
+            except RuntimeFault as fault:
+                logger.warning("ensemble '%s' does not come back: %s", ensemble, fault.text.strip())
+
+    async def _orphan(self, ensemble: str) -> None:
+        """Takes an ensemble out of service with a model of its, when its last request is settled."""
+        for outer in self._composition.users(ensemble):
+            await self._orphan(outer)
+        async with self._alone(ensemble):
+            leaving = self._withdraw(ensemble)
+            self._composition.orphans.add(ensemble)
+        await asyncio.gather(*leaving)
+
+    # Loading
+
+    async def _load(
+        self, name: str, override: LoadOverride | None, missing: Missing
+    ) -> PolledModel:
         polled = await self._polling(name, lambda: self._repository.poll(name, override))
         applied = self._registry.applied(name)
         if applied is not None and override is None and _unmodified(applied, polled):
@@ -111,7 +198,8 @@ class ModelLifecycle:
         )
         kept = same if as_it_is else {}
         fresh = [number for number in polled.versions if number not in kept]
-        versions = {**kept, **await self._load_versions(polled, fresh, same)}
+        composing = self._composing(polled, missing)
+        versions = {**kept, **await self._load_versions(polled, fresh, same, composing)}
         for loaded in kept.values():
             loaded.config.proto.version_policy.CopyFrom(polled.proto.version_policy)
         for number in fresh:
@@ -146,7 +234,11 @@ class ModelLifecycle:
             ) from fault
 
     async def _load_versions(
-        self, polled: PolledModel, numbers: Sequence[int], same: Mapping[int, LoadedVersion]
+        self,
+        polled: PolledModel,
+        numbers: Sequence[int],
+        same: Mapping[int, LoadedVersion],
+        composing: ComposingModels | None,
     ) -> dict[int, LoadedVersion]:
         """All of them or none; those that are the `same` only get other instances."""
         name = polled.name
@@ -155,7 +247,7 @@ class ModelLifecycle:
             *(
                 self._loader.resize(same[number], polled)
                 if number in same
-                else self._loader.load(polled, number)
+                else self._loader.load(polled, number, composing)
                 for number in numbers
             ),
             return_exceptions=True,
@@ -179,10 +271,15 @@ class ModelLifecycle:
             text += f"version {number} is at UNAVAILABLE state: {reason};"
         raise InvalidArgument(f"{text}\n")
 
-    def _retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
+    def _composing(self, polled: PolledModel, missing: Missing) -> ComposingModels | None:
+        scheduling = read_ensemble(polled.proto)
+        return self._composition.composing(scheduling, missing) if scheduling is not None else None
+
+    def _retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._leave(loaded, applied))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
+        return task
 
     async def _leave(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
         try:

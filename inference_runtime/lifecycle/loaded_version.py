@@ -24,6 +24,9 @@ class LoadedVersion:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of outputs: label lines
     utf8_strings: bool = False  # the backend takes text: other bytes are refused at the door
     factory: BackendFactory | None = None  # what its instances were made by
+    decoupled_steps: tuple[
+        bool, ...
+    ] = ()  # of an ensemble: what its models were when it was loaded
     number_text: str = field(init=False)
     # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
     plans: dict[RequestHead, RequestPlan] = field(default_factory=dict, init=False)

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from inference_runtime.backends.base import BackendServices, LoadedInstance
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.lifecycle.ensemble_checks import ComposingModels
+from inference_runtime.lifecycle.ensemble_loading import EnsembleLoader
 from inference_runtime.lifecycle.free_memory import return_free_memory
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.resizing import resized_config, shared_instances
@@ -20,6 +22,7 @@ from inference_runtime.lifecycle.version_config import (
     BackendSettings,
     PreparedVersion,
     artifact_of,
+    label_lines,
     prepare_version,
 )
 from inference_runtime.repository.repository import PolledModel
@@ -51,6 +54,7 @@ class VersionLoader:
         self._settings = settings
         self._inference = inference or InferencePort()
         self._shared = shared or SharedParts()
+        self._ensembles = EnsembleLoader(stats, self._inference, self._shared)
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
         # Not those of the loads: an unload must not wait until somebody's engine is built.
@@ -75,10 +79,14 @@ class VersionLoader:
             logger.exception("a load failed in a way nobody foresaw")
             raise Internal(f"{type(error).__name__}: {error}") from error
 
-    async def load(self, polled: PolledModel, version: int) -> LoadedVersion:
-        """A version that is ready to serve and serves nobody yet."""
+    async def load(
+        self, polled: PolledModel, version: int, composing: ComposingModels | None = None
+    ) -> LoadedVersion:
+        """A version that is ready to serve and serves nobody yet; `composing` is for ensembles."""
         for attempt in range(self._retries + 1):
             try:
+                if composing is not None:
+                    return await self._load_ensemble(polled, version, composing)
                 return await self._load_once(polled, version)
             except RuntimeFault as fault:
                 if attempt == self._retries:
@@ -90,6 +98,12 @@ class VersionLoader:
                     fault.text,
                 )
         raise AssertionError("unreachable")
+
+    async def _load_ensemble(
+        self, polled: PolledModel, version: int, composing: ComposingModels
+    ) -> LoadedVersion:
+        labels = await self.in_thread(lambda: label_lines(polled, polled.proto))
+        return self._ensembles.load(polled, version, composing, labels)
 
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()

@@ -20,7 +20,6 @@ from inference_runtime.lifecycle.sequence_agreement import (
 )
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.spec.config_defaults import (
-    ENSEMBLE,
     fill_instance_groups,
     fill_scheduling,
 )
@@ -78,7 +77,7 @@ def prepare_version(
         check_injected(config, description)
     if factory.per_request:
         check_per_request(config)
-    return PreparedVersion(artifact, config, factory, options, _labels(polled, proto))
+    return PreparedVersion(artifact, config, factory, options, label_lines(polled, proto))
 
 
 def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:
@@ -117,7 +116,6 @@ def _default_max_batch_size(options: Mapping[str, str]) -> int:
 def _check_supported(proto: Any) -> None:
     """Understood, and not built into this server yet: better refused at load than ignored in service."""
     reasons = {
-        "ensemble models": proto.platform == ENSEMBLE or proto.HasField("ensemble_scheduling"),
         "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
         "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
         "model warm-up": bool(proto.model_warmup),
@@ -131,7 +129,7 @@ def _check_supported(proto: Any) -> None:
             )
 
 
-def _labels(polled: PolledModel, proto: Any) -> dict[str, tuple[str, ...]]:
+def label_lines(polled: PolledModel, proto: Any) -> dict[str, tuple[str, ...]]:
     labels: dict[str, tuple[str, ...]] = {}
     for output in proto.output:
         if not output.label_filename:

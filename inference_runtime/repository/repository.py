@@ -13,6 +13,7 @@ from inference_runtime.repository.snapshot import ModelSnapshot, take_snapshot
 from inference_runtime.spec.config_defaults import fill_identity
 from inference_runtime.spec.config_rules import check_identity, check_ports
 from inference_runtime.spec.config_text import config_from_json, config_from_text
+from inference_runtime.spec.ensemble import read_ensemble
 from inference_runtime.spec.layout import (
     CONFIG_FILE,
     CONFIGS_DIRECTORY,
@@ -74,6 +75,13 @@ class ModelRepository:
 
     def snapshot(self, name: str) -> ModelSnapshot:
         return take_snapshot(self.directory(name))
+
+    def steps(self, name: str, config_json: str | None = None) -> tuple[str, ...]:
+        """Models that the ensemble of this name asks, () for another model; raises as `poll` does."""
+        override = LoadOverride(config_json, None) if config_json is not None else None
+        directory = self.directory(name) if override is None else Path()
+        ensemble = read_ensemble(self._config(directory, override))
+        return ensemble.model_names if ensemble is not None else ()
 
     def poll(self, name: str, override: LoadOverride | None = None) -> PolledModel:
         """Raises InvalidArgument when the model can not even be read; blocking."""

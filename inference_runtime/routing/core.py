@@ -92,7 +92,7 @@ class RuntimeCore:
     def begin_exit(self) -> None:
         """Not ready any more, and no new request; those accepted before go on."""
         self._exiting = True
-        self._router.stop()
+        self._switch_tracing()
 
     # Health
 
@@ -173,7 +173,10 @@ class RuntimeCore:
             raise InvalidArgument(f"Request for unknown model : {model}")
 
     def _switch_tracing(self) -> None:
-        self.infer = self._infer_traced if self._tracer.active else self._router.infer
+        if self._exiting:
+            self.infer = self._router.refuse
+        else:
+            self.infer = self._infer_traced if self._tracer.active else self._router.infer
 
     def _infer_traced(self, request: InferRequest) -> None:
         trace = self._tracer.begin(request)
@@ -198,7 +201,7 @@ class RuntimeCore:
 
     async def unload(self, name: str, *, unload_dependents: bool) -> None:
         self._check_control()
-        await self._to_the_end(self._parts.lifecycle.unload(name))
+        await self._to_the_end(self._parts.lifecycle.unload(name, dependents=unload_dependents))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         # A client that goes away must not leave a model half loaded.

@@ -6,6 +6,7 @@ from typing import Any
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.spec.config_defaults import ENSEMBLE, KNOWN_PLATFORMS
+from inference_runtime.spec.ensemble_rules import check_ensemble
 
 
 def check_identity(proto: Any, directory: str) -> None:
@@ -22,22 +23,11 @@ def check_identity(proto: Any, directory: str) -> None:
             f"ensemble scheduling cannot be set for model '{proto.name}' whose platform is not ensemble"
         )
     if proto.platform == ENSEMBLE:
-        _check_ensemble(proto)
+        check_ensemble(proto)
         return
     if not proto.backend:
         raise InvalidArgument(f"unexpected platform type '{proto.platform}' for {proto.name}")
     _check_pair(proto)
-
-
-def _check_ensemble(proto: Any) -> None:
-    if proto.backend:
-        raise InvalidArgument(
-            f"Ensemble model '{proto.name}' must have platform type 'ensemble' and empty backend type"
-        )
-    if not proto.HasField("ensemble_scheduling"):
-        raise InvalidArgument(
-            f"ensemble scheduling must be set for ensemble {proto.name} whose platform is ensemble"
-        )
 
 
 def _check_pair(proto: Any) -> None:

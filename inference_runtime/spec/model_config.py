@@ -11,6 +11,7 @@ from typing import Any
 
 from inference_runtime import pb
 from inference_runtime.spec.datatypes import wire_name
+from inference_runtime.spec.ensemble import EnsembleScheduling, read_ensemble
 from inference_runtime.spec.sequence_config import SequenceBatching, read_sequence_batching
 
 
@@ -119,6 +120,7 @@ class ModelConfig:
     proto: Any  # pb.ModelConfig, complete; treat as read-only
     input_index: Mapping[str, int]
     output_index: Mapping[str, int]
+    ensemble: EnsembleScheduling | None = None
     sequence_batching: SequenceBatching | None = None
     injected_inputs: tuple[TensorSpec, ...] = ()  # not the clients': the server fills them in
 
@@ -177,6 +179,7 @@ def read(proto: pb.ModelConfig) -> ModelConfig:
         proto=proto,
         input_index={spec.name: index for index, spec in enumerate(inputs)},
         output_index={spec.name: index for index, spec in enumerate(outputs)},
+        ensemble=read_ensemble(proto),
         sequence_batching=sequences,
         injected_inputs=_injected(sequences) if sequences is not None else (),
     )

@@ -185,12 +185,9 @@ def test_the_default_batch_size_is_a_backend_option(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "sequence_batching { }",
-        "response_cache { enable: true }",
         'model_warmup { name: "w" }',
         'input { name: "INPUT0" allow_ragged_batch: true }',
         'model_repository_agents { agents { name: "checksum" } }',
-        'platform: "ensemble" ensemble_scheduling { }',
     ],
 )
 def test_what_is_not_built_is_refused_by_name(tmp_path, text):
