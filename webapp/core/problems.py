@@ -19,7 +19,22 @@ from webapp.runtime_client.errors import RuntimeProblem
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-_RETRYABLE = frozenset({409, 429, 503})
+# What passes by itself, so that the same call can succeed later. Other conflicts need somebody to do
+# something, or to look at what has changed and decide anew. An error may say better: `retryable=`.
+_PASSING_STATUS = frozenset({429, 503})
+_PASSING_CONFLICTS = frozenset(
+    {
+        "CONFIG_IN_PROGRESS",
+        "DEPLOYMENT_IN_PROGRESS",
+        "IDEMPOTENT_CALL_RUNNING",
+        "MODEL_BUSY",
+        "ROLLOUT_ACTIVE",
+        "RUNTIME_UNREACHABLE",
+        "STABLE_UNAVAILABLE",
+        "TOO_MANY_BENCHMARKS",
+        "VERSION_NOT_LOADED",
+    }
+)
 _REASONS: list[tuple[type[Exception], int, str, str]] = [
     (Http404, 404, "Not found", "NOT_FOUND"),
     (PermissionDenied, 403, "Not allowed", "PERMISSION_DENIED"),
@@ -47,6 +62,10 @@ class Problem:
     errors: tuple[dict[str, Any], ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def retryable(self) -> bool:
+        return self.status in _PASSING_STATUS or self.reason in _PASSING_CONFLICTS
+
     def body(self, request: Any = None) -> dict[str, Any]:
         body: dict[str, Any] = {
             "type": f"/api/docs/#{self.reason.lower().replace('_', '-')}",
@@ -54,7 +73,7 @@ class Problem:
             "status": self.status,
             "detail": self.detail,
             "reason": self.reason,
-            "retryable": self.status in _RETRYABLE,
+            "retryable": self.retryable,
         }
         if request is not None:
             body["instance"] = request.get_full_path()

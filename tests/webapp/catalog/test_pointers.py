@@ -73,7 +73,7 @@ def test_moving_an_alias_needs_its_etag(world: World, model: InferenceModel) -> 
     assert_problem(api.get(url), 404, "ALIAS_NOT_FOUND")
 
 
-@pytest.mark.parametrize("name", ["production", "7", "a--b", "-x"])
+@pytest.mark.parametrize("name", ["production", "7", "a--b", "-x", "a" * 61])
 def test_an_alias_cannot_read_as_something_else(
     world: World, model: InferenceModel, name: str
 ) -> None:

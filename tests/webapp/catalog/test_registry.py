@@ -179,3 +179,12 @@ def test_dry_runs_say_what_would_be_and_change_nothing(publishing: Publishing) -
     assert api.get(model).json()["stages"]["staging"] is None
     assert publishing.published() == ["m/1/model.onnx"]
     assert AuditEvent.objects.count() == rows
+
+
+@pytest.mark.django_db
+def test_a_name_that_is_too_long_is_told_the_limit(world: World) -> None:
+    api = world.api_client()
+    problem = assert_problem(api.post("/api/v1/models", {"name": "m" * 300}), 400, "BAD_NAME")
+    assert "300" in problem["detail"]
+    assert "100" in problem["detail"]
+    assert api.post("/api/v1/models", {"name": "m" * 100}).status_code == 201

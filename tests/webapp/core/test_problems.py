@@ -68,7 +68,7 @@ def test_our_errors_carry_reason_help_and_extras(world: World):
     )
     assert problem["help"] == "Wait."
     assert problem["holder"] == "x"
-    assert problem["retryable"] is True
+    assert problem["retryable"] is False
 
 
 def test_field_errors_become_pointers(world: World):

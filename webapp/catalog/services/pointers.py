@@ -6,7 +6,7 @@ from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, require
 from webapp.audit.services import audit_record
 from webapp.catalog import hooks
-from webapp.catalog.choices import Stage, VersionState
+from webapp.catalog.choices import UNDECIDED_STATES, Stage, VersionState
 from webapp.catalog.models import Alias, InferenceModel, ModelVersion, Promotion, StagePointer
 from webapp.catalog.selectors import alias_get
 from webapp.core.errors import Conflict, InvalidInput, PreconditionFailed
@@ -14,6 +14,7 @@ from webapp.uploads.names import name_check
 
 # Not given: the caller does not mind what the stage points at now. None: it must point at nothing.
 ANY = -1
+_ALIAS_LENGTH = 60
 
 
 def stage_switch(
@@ -70,7 +71,7 @@ def stage_switch(
 
 def alias_set(*, model: InferenceModel, name: str, version: ModelVersion, actor: User) -> Alias:
     require(actor=actor, action=Action.MANAGE_MODELS)
-    name_check(name, field="alias")
+    name_check(name, field="alias", longest=_ALIAS_LENGTH)
     if name in Stage.values or name.isdecimal():
         raise InvalidInput(
             f"{name!r} cannot be an alias: it would read as a stage or a version number.",
@@ -115,6 +116,7 @@ def _check_target(model: InferenceModel, version: ModelVersion) -> None:
             "can have a name pointing at it.",
             reason="VERSION_NOT_READY",
             help_text="Choose a READY version, or restore an archived one.",
+            retryable=version.state in UNDECIDED_STATES,
         )
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, require
 from webapp.audit.services import audit_cause
-from webapp.catalog.choices import VersionState
+from webapp.catalog.choices import UNDECIDED_STATES, VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.core.errors import Conflict
 from webapp.rollouts.choices import RolloutState
@@ -157,6 +157,7 @@ def _require_ready(canary: ModelVersion) -> None:
         raise Conflict(
             f"Version {canary.number} is {canary.state}; only a READY version can take traffic.",
             reason="VERSION_NOT_READY",
+            retryable=canary.state in UNDECIDED_STATES,
             help_text="Its page shows the checks and what to do about those that failed.",
         )
 

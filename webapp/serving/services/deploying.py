@@ -8,7 +8,7 @@ from django.utils import timezone
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Action, require
 from webapp.audit.services import audit_record
-from webapp.catalog.choices import Stage, VersionState
+from webapp.catalog.choices import UNDECIDED_STATES, Stage, VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.catalog.selectors import stage_version
 from webapp.catalog.services import stage_switch
@@ -163,6 +163,7 @@ def _refuse_unfit(version: ModelVersion, runtime: Runtime) -> None:
         raise Conflict(
             f"{version} is {version.state}, and only READY versions can be deployed.",
             reason="VERSION_NOT_READY",
+            retryable=version.state in UNDECIDED_STATES,
             help_text="Look at its checks, or restore it if it is archived.",
         )
     if not runtime.embedded and version.model.name in foreign_models(runtime=runtime):
