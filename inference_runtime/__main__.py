@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for warning in warnings:
         logger.warning(warning)
-    set_up_memory()
+    set_up_memory(already_set=malloc_variables())
     try:
         uvloop.run(_serve(settings, log))
     except ServerFailed as failure:

@@ -81,3 +81,8 @@ def span_export_defaults() -> ExportOptions:
         schedule_delay_ms=number("SCHEDULE_DELAY", defaults.schedule_delay_ms),
         max_export_batch_size=number("MAX_EXPORT_BATCH_SIZE", defaults.max_export_batch_size),
     )
+
+
+def malloc_variables() -> frozenset[str]:
+    """What the operator has set of glibc's allocator."""
+    return frozenset(name for name in os.environ if name.startswith("MALLOC_"))

@@ -7,7 +7,7 @@ to serve such sizes from the heap from then on: a copy or two of a model that is
 
 import ctypes
 import logging
-import os
+from collections.abc import Container
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -23,10 +23,10 @@ _SETTINGS = (
 )
 
 
-def set_up_memory() -> None:
-    """Once, before any thread is made; what the operator has set in glibc's variables stays."""
+def set_up_memory(already_set: Container[str]) -> None:
+    """Once, before any thread is made; `already_set`: glibc's variables that the operator has set."""
     for variable, number, value in _SETTINGS:
-        if variable not in os.environ:
+        if variable not in already_set:
             _call("mallopt", number, value)
 
 
