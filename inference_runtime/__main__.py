@@ -9,7 +9,7 @@ import uvloop
 from inference_runtime.cli import UsageError, parse, usage
 from inference_runtime.lifecycle.free_memory import set_up_memory
 from inference_runtime.server import Server, ServerFailed
-from inference_runtime.settings import RuntimeSettings
+from inference_runtime.settings import RuntimeSettings, malloc_variables
 from inference_runtime.telemetry.logs import RuntimeLog
 
 logger = logging.getLogger(__name__)
