@@ -25,11 +25,8 @@ from inference_runtime.scheduling.request_queue import RequestQueue
 from inference_runtime.scheduling.resource_pools import Claimant
 from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.scheduling.sequence_batcher import batcher_for, slots_for
-from inference_runtime.scheduling.sequence_scheduler import (
-    Lane,
-    SequenceParts,
-    SequenceScheduler,
-)
+from inference_runtime.scheduling.sequence_lanes import Lane
+from inference_runtime.scheduling.sequence_scheduler import SequenceParts, SequenceScheduler
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 from inference_runtime.spec.sequence_config import SequenceBatching

@@ -1,10 +1,12 @@
 """A request of a sequence: what it must say, what its filler and its next step look like. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
-from inference_runtime.errors import DeadlineExceeded, InvalidArgument
+from inference_runtime.errors import DeadlineExceeded, InvalidArgument, RuntimeFault
+from inference_runtime.scheduling.faults import cancelled, deadline_passed
+from inference_runtime.scheduling.sequence_table import LiveSequence
 from inference_runtime.spec.messages import Answer, InferRequest, RequestHead
 from inference_runtime.spec.sequence_config import SequenceBatching
 
@@ -57,18 +59,50 @@ def _nobody(request: InferRequest, answer: Answer) -> None:
     """A filler's result is thrown away."""
 
 
-class IterativeIds:
-    """Every request is a sequence of its own: the server names it, whatever its client said."""
+def lateness(sequence: LiveSequence, now_ns: int) -> Callable[[InferRequest], RuntimeFault] | None:
+    """How its requests end, when one of those that wait has waited too long."""
+    if sequence.expires_ns and sequence.expires_ns <= now_ns:
+        return lambda _: sequence_expired()
+
+    def late(request: InferRequest) -> bool:
+        return 0 < request.deadline_ns <= now_ns
+
+    if not any(map(late, sequence.queue)):
+        return None
+    # A client that has given up one step can not go on with the next.
+    return lambda request: deadline_passed() if late(request) else cancelled()
+
+
+def next_limit(sequence: LiveSequence) -> int:
+    """When it has to be looked at again; 0: never."""
+    limits = [request.deadline_ns for request in sequence.queue if request.deadline_ns]
+    if sequence.expires_ns:
+        limits.append(sequence.expires_ns)
+    return min(limits, default=0)
+
+
+class Iterations:
+    """Every request is a sequence of its own: the server names it, whatever its client said.
+
+    While it lasts, a request has a head of ours; its client's comes back before it is answered.
+    """
 
     def __init__(self, sequences: SequenceBatching) -> None:
         control = sequences.correlation
         self._text = control is not None and control.datatype == "BYTES"
         self._numbers: Iterator[int] = count(1)
+        self._own_heads: dict[InferRequest, RequestHead] = {}
 
-    def first_step(self, head: RequestHead) -> RequestHead:
+    def begin(self, request: InferRequest) -> None:
+        self._own_heads[request] = request.head
         number = next(self._numbers)
         id_: int | str = str(number) if self._text else number
-        return replace(head, sequence_id=id_, sequence_start=True, sequence_end=False)
+        request.head = replace(
+            request.head, sequence_id=id_, sequence_start=True, sequence_end=False
+        )
+
+    def end(self, request: InferRequest) -> None:
+        request.head = self._own_heads.pop(request)
 
 
 def step_on(request: InferRequest) -> None:
