@@ -46,11 +46,12 @@ def idempotency_begin(request: Request, *, keep_answer: bool = True) -> Idempote
     Raises Replay with the first answer, KeyReused for another body, Conflict while the first runs
     or when its answer was not kept.
     """
-    key = request.headers.get("Idempotency-Key", "").strip()
-    if not key or not request.user.is_authenticated:
+    given = request.headers.get("Idempotency-Key")
+    if given is None or not request.user.is_authenticated:
         return None
-    if len(key) > 200:
-        raise InvalidInput("Idempotency-Key: at most 200 characters.", reason="BAD_IDEMPOTENCY_KEY")
+    key = given.strip()
+    if not 0 < len(key) <= 200:
+        raise InvalidInput("Idempotency-Key: 1 to 200 characters.", reason="BAD_IDEMPOTENCY_KEY")
     digest = _body_digest(request)
     route = request.path[:300]
     now = timezone.now()
