@@ -6,6 +6,7 @@ RuntimeFault
 ├── AlreadyExists
 │   └── Conflict       a newer traffic table is in force (HTTP 409)
 ├── Unavailable        not ready, draining, queue full: try again
+│   └── NotReady       the model's own check says so
 ├── DeadlineExceeded   waited longer than allowed
 ├── Cancelled          the caller went away
 ├── Unsupported        understood, not built or not possible here
@@ -76,6 +77,10 @@ class Conflict(AlreadyExists):
 class Unavailable(RuntimeFault):
     code = FaultCode.UNAVAILABLE
     reason = FailureReason.REJECTED
+
+
+class NotReady(Unavailable):
+    pass
 
 
 class DeadlineExceeded(RuntimeFault):

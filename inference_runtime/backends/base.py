@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
+from inference_runtime.spec.model_control_port import ModelControlPort
+from inference_runtime.telemetry.custom_metrics import CustomMetrics
 
 Array = np.ndarray[Any, Any]
 
@@ -96,6 +98,11 @@ class BackendServices:
 
     loop: asyncio.AbstractEventLoop
     inference: InferencePort
+    models: ModelControlPort = field(default_factory=ModelControlPort)
+    metrics: CustomMetrics = field(default_factory=CustomMetrics)
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of processes that a backend starts
 
 
 class BackendFactory(Protocol):
@@ -118,6 +125,40 @@ class BackendFactory(Protocol):
         """What the file says of its inputs and outputs; None when this backend takes any config."""
 
 
+@runtime_checkable
+class ConfigCompleter(Protocol):
+    """A factory whose models have a say in their config before it is checked."""
+
+    def complete_config(
+        self,
+        artifact: ModelArtifact,
+        config: Any,
+        options: Mapping[str, str],
+        services: BackendServices,
+    ) -> Any:
+        """The pb.ModelConfig that takes the place of `config`, which may be the same. Blocking; raises
+        RuntimeFault."""
+
+
+@runtime_checkable
+class InstanceHealth(Protocol):
+    """A backend whose copies can die while others live, or whose models have an opinion of their own."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can execute now. True without a question to anybody."""
+
+    async def check_ready(self) -> None:
+        """Asks the model, on the event loop; raises the RuntimeFault that says why it is not ready."""
+
+    def abort(self) -> None:
+        """Ends what it executes with a fault, by force: the version is to go, and waited long enough."""
+
+    @property
+    def drain_limit(self) -> float:
+        """Seconds that the version may take to finish what it has, before `abort`."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedInstance:
     """A backend that has loaded, ready to be driven by the version's scheduler."""
@@ -127,3 +168,8 @@ class LoadedInstance:
     load_ns: int = 0
     per_request: bool = False  # `backend` is a RequestBackend
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def health(self) -> InstanceHealth | None:
+        """None: it lives as long as the server."""
+        return self.backend if isinstance(self.backend, InstanceHealth) else None

@@ -1,9 +1,9 @@
 """One request as a backend sees it that answers request by request, and the way its answers take back."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.spec.messages import Bytes, InferRequest
@@ -19,6 +19,17 @@ class WireTensor:
     datatype: str
     shape: Shape
     data: Bytes
+
+
+class Outputs(tuple[WireTensor, ...]):
+    """Those of a response that has parameters of its own, which its client gets, too."""
+
+    parameters: Mapping[str, Any]
+
+    def __new__(cls, tensors: Iterable[WireTensor], parameters: Mapping[str, Any]) -> "Outputs":
+        outputs = super().__new__(cls, tensors)
+        outputs.parameters = parameters
+        return outputs
 
 
 # The outputs of one response, in any order; or why there is none.

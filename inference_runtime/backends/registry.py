@@ -9,6 +9,7 @@ from inference_runtime.errors import InvalidArgument
 BACKENDS: dict[str, str] = {
     "identity": "inference_runtime.backends.identity_backend:IdentityBackend",
     "onnxruntime": "inference_runtime.backends.onnxruntime_backend:OnnxRuntimeBackend",
+    "python": "inference_runtime.backends.python.backend:PythonBackend",
     "repeat": "inference_runtime.backends.repeat_backend:RepeatBackend",
 }
 

@@ -5,11 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from inference_runtime.backends.base import RequestBackend
 from inference_runtime.backends.model_call import (
     RESCHEDULE,
     ModelCall,
+    Outputs,
     Reply,
     Reschedule,
     WireTensor,
@@ -156,7 +158,10 @@ class RequestRunner:
             return reply
         try:
             outputs = self._asked_for(call, reply)
-            return InferResponse(self._head(outputs), [tensor.data for tensor in outputs])
+            head = self._head(outputs)
+            if isinstance(reply, Outputs):
+                head = replace(head, parameters=reply.parameters)
+            return InferResponse(head, [tensor.data for tensor in outputs])
         except RuntimeFault as fault:
             return fault
 

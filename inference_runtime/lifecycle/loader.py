@@ -25,6 +25,7 @@ from inference_runtime.lifecycle.version_config import (
     label_lines,
     prepare_version,
 )
+from inference_runtime.lifecycle.warm_up import read_samples, warm_up
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.scheduling.scheduler import SharedParts, build_scheduler
 from inference_runtime.spec.inference_port import InferencePort
@@ -46,6 +47,7 @@ class VersionLoader:
         stats: StatsRegistry,
         settings: BackendSettings,
         inference: InferencePort | None = None,
+        services: BackendServices | None = None,
         shared: SharedParts | None = None,
         threads: int = 4,
         retries: int = 0,
@@ -53,6 +55,7 @@ class VersionLoader:
         self._stats = stats
         self._settings = settings
         self._inference = inference or InferencePort()
+        self._given_services = services
         self._shared = shared or SharedParts()
         self._ensembles = EnsembleLoader(stats, self._inference, self._shared)
         self._retries = retries
@@ -107,7 +110,10 @@ class VersionLoader:
 
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()
-        prepared = await self.in_thread(lambda: prepare_version(polled, version, self._settings))
+        services = self._services()
+        prepared = await self.in_thread(
+            lambda: prepare_version(polled, version, self._settings, services)
+        )
         instances = await self._instances(prepared, list(prepared.config.instances()))
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
         try:
@@ -130,6 +136,7 @@ class VersionLoader:
             factory=factory,
             options=self._settings.options(config.backend),
             labels=loaded.labels,
+            samples=await self.in_thread(lambda: read_samples(config, polled.directory)),
         )
         kept, missing = shared_instances(config, loaded.instances)
         fresh = await self._instances(prepared, missing)
@@ -154,16 +161,21 @@ class VersionLoader:
         return loaded
 
     async def _instance(self, prepared: PreparedVersion, spec: InstanceSpec) -> LoadedInstance:
-        services = BackendServices(asyncio.get_running_loop(), self._inference)
-        backend = prepared.factory(prepared.options, services)
+        backend = prepared.factory(prepared.options, self._services())
         began_ns = time.monotonic_ns()
         await self.in_thread(lambda: backend.load(prepared.artifact, prepared.config, spec))
-        return LoadedInstance(
+        instance = LoadedInstance(
             spec,
             backend,
             time.monotonic_ns() - began_ns,
             per_request=prepared.factory.per_request,
         )
+        try:
+            await self.in_thread(lambda: warm_up(instance, prepared.config, prepared.samples))
+        except RuntimeFault:
+            await self._release([instance])
+            raise
+        return instance
 
     def publish(self, loaded: LoadedVersion) -> None:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""

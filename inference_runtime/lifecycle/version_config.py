@@ -1,11 +1,17 @@
 """From a polled model and a version number to the complete, checked config its instances are made from. Blocking."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from inference_runtime import pb
-from inference_runtime.backends.base import ArtifactDescription, BackendFactory, ModelArtifact
+from inference_runtime.backends.base import (
+    ArtifactDescription,
+    BackendFactory,
+    BackendServices,
+    ConfigCompleter,
+    ModelArtifact,
+)
 from inference_runtime.backends.registry import backend_named
 from inference_runtime.errors import InvalidArgument, Unsupported
 from inference_runtime.lifecycle.config_completion import (
@@ -18,6 +24,7 @@ from inference_runtime.lifecycle.sequence_agreement import (
     check_per_request,
     with_initial_states,
 )
+from inference_runtime.lifecycle.warm_up import WarmUpSample, read_samples
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.spec.config_defaults import (
     fill_instance_groups,
@@ -31,6 +38,7 @@ from inference_runtime.spec.config_rules import (
 )
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.model_config import ModelConfig, read
+from inference_runtime.spec.ragged import check_ragged
 from inference_runtime.spec.sequence_rules import (
     check_sequence_batching,
     fill_sequence_batching,
@@ -56,18 +64,27 @@ class PreparedVersion:
     factory: BackendFactory
     options: Mapping[str, str]
     labels: Mapping[str, tuple[str, ...]]
+    samples: Sequence[WarmUpSample] = ()
 
 
 def prepare_version(
-    polled: PolledModel, version: int, settings: BackendSettings
+    polled: PolledModel,
+    version: int,
+    settings: BackendSettings,
+    services: BackendServices | None = None,
 ) -> PreparedVersion:
-    """Raises a RuntimeFault that says what is wrong with the config or the file."""
+    """Raises a RuntimeFault that says what is wrong with the config or the file.
+
+    Without `services` no model is asked about its config.
+    """
     proto = pb.ModelConfig()
     proto.CopyFrom(polled.proto)
     _check_supported(proto)
     factory = backend_named(proto.backend)
     options = settings.options(proto.backend)
     artifact = artifact_of(polled, version)
+    if settings.auto_complete and services is not None and isinstance(factory, ConfigCompleter):
+        proto = factory.complete_config(artifact, proto, options, services)
     description = factory.describe(artifact, proto, options)
     if settings.auto_complete and description is not None:
         complete(proto, description, _default_max_batch_size(options))
@@ -77,7 +94,14 @@ def prepare_version(
         check_injected(config, description)
     if factory.per_request:
         check_per_request(config)
-    return PreparedVersion(artifact, config, factory, options, label_lines(polled, proto))
+    return PreparedVersion(
+        artifact,
+        config,
+        factory,
+        options,
+        label_lines(polled, proto),
+        read_samples(config, polled.directory),
+    )
 
 
 def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:
@@ -99,6 +123,7 @@ def _settle(
     check_dynamic_batching(proto)
     check_response_cache(proto)
     check_sequence_batching(proto)
+    check_ragged(proto)
     check_instance_groups(proto, gpus, gpu_support=supported)
     if description is not None:
         check_agreement(proto, description)
@@ -116,9 +141,6 @@ def _default_max_batch_size(options: Mapping[str, str]) -> int:
 def _check_supported(proto: Any) -> None:
     """Understood, and not built into this server yet: better refused at load than ignored in service."""
     reasons = {
-        "ragged batching": any(entry.allow_ragged_batch for entry in proto.input),
-        "batch_input and batch_output": bool(proto.batch_input or proto.batch_output),
-        "model warm-up": bool(proto.model_warmup),
         "model repository agents": bool(proto.model_repository_agents.agents),
     }
     for feature, used in reasons.items():

@@ -1,0 +1,152 @@
+"""Keeps the process of an instance alive: a dead one is replaced, later each time, and not for ever.
+
+The sole writer of which process an instance has. Threads ask for it; its end is told on the event loop.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from inference_runtime.backends.python.instance_process import InstanceProcess
+from inference_runtime.backends.python.stub_process import not_healthy
+from inference_runtime.errors import RuntimeFault
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 60.0
+MAX_DEATHS = 5
+DEATHS_WINDOW_SECONDS = 600.0
+
+
+class BackOff:
+    """How long to wait after a death, or that it is enough. Pure but for the clock it is given."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._deaths: deque[float] = deque()
+
+    def died(self) -> float | None:
+        """Seconds to wait; None: give up."""
+        now = self._clock()
+        self._deaths.append(now)
+        while self._deaths[0] < now - DEATHS_WINDOW_SECONDS:
+            self._deaths.popleft()
+        if len(self._deaths) > MAX_DEATHS:
+            return None
+        pause: float = FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1)
+        return min(pause, MAX_PAUSE_SECONDS)
+
+
+class Supervisor:
+    """`start` makes a process that has loaded its model, or raises; it is called on threads only."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        start: Callable[[], InstanceProcess],
+        restarted: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._loop = loop
+        self._start = start
+        self._restarted = restarted
+        self._back_off = BackOff()
+        self._lock = threading.Lock()
+        self._process: InstanceProcess | None = None
+        self._closed = False
+
+    @property
+    def process(self) -> InstanceProcess | None:
+        """None: dead, and perhaps on its way back."""
+        return self._process
+
+    def begin(self) -> None:
+        """The first start; raises the fault of the model."""
+        process = self._start()
+        if process.gone.is_set():
+            raise not_healthy(self._name)
+        self._process = process
+
+    def lost(self, process: InstanceProcess) -> None:
+        """Event loop. The end of any process, wanted or not."""
+        with self._lock:
+            if process is not self._process or self._closed:
+                return
+            self._process = None
+        logger.error("Stub process '%s' is unhealthy and it will be restarted.", self._name)
+        self._wait_and_restart()
+
+    def replace(self, limit: float) -> None:
+        """Another process in place of this one, which is well; while nothing executes. Not on the event loop."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is None or self._closed:
+                return
+        process.stop(limit)
+        self._restart()
+
+    def close(self, limit: float) -> None:
+        """Lets the model finalize, and then there is no process and none will come. May be repeated."""
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+        if process is not None:
+            process.stop(limit)
+
+    def kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _wait_and_restart(self) -> None:
+        pause = self._back_off.died()
+        if pause is None:
+            logger.error(
+                "'%s' died %d times within %d minutes and is not restarted any more",
+                self._name,
+                MAX_DEATHS + 1,
+                DEATHS_WINDOW_SECONDS // 60,
+            )
+            return
+        self._loop.call_later(pause, self._restart_in_thread)
+
+    def _restart_in_thread(self) -> None:
+        if not self._closed:
+            threading.Thread(
+                target=self._restart, name=f"restart-{self._name}", daemon=True
+            ).start()
+
+    def _restart(self) -> None:
+        try:
+            process = self._start()
+        except RuntimeFault as fault:
+            logger.error("'%s' could not be restarted: %s", self._name, fault.text)
+            self._again()
+            return
+        except RuntimeError:
+            return  # the event loop has closed
+        with self._lock:
+            wanted = not self._closed and not process.gone.is_set()
+            if wanted:
+                self._process = process
+        if wanted:
+            self._tell(self._restarted)
+            return
+        process.end()
+        self._again()
+
+    def _again(self) -> None:
+        if not self._closed:
+            self._tell(self._wait_and_restart)
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            logger.debug("the event loop has closed")
