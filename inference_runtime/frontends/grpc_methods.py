@@ -6,7 +6,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, RuntimeFault, Unsupported
+from inference_runtime.errors import InvalidArgument, NotReady, RuntimeFault, Unsupported
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_head import Method
 from inference_runtime.frontends.grpc_infer import InferMethod
@@ -60,18 +60,27 @@ class _Handlers:
         }
 
     def health(self, answer: type[Any]) -> Handler:
-        def check(_: Any) -> Reply:
-            return answer(status=_SERVING if self._core.ready() else _NOT_SERVING)
+        async def check(_: Any) -> Reply:
+            return answer(status=_SERVING if await self._ready() else _NOT_SERVING)
 
         return check
+
+    async def _ready(self) -> bool:
+        if not self._core.ready():
+            return False
+        try:
+            await self._core.confirm_ready()
+        except RuntimeFault:
+            return False
+        return True
 
     def _server_live(self, _: Any) -> Reply:
         return pb.ServerLiveResponse(live=self._core.live())
 
-    def _server_ready(self, _: Any) -> Reply:
-        return pb.ServerReadyResponse(ready=self._core.ready())
+    async def _server_ready(self, _: Any) -> Reply:
+        return pb.ServerReadyResponse(ready=await self._ready())
 
-    def _model_ready(self, request: pb.ModelReadyRequest) -> Reply:
+    async def _model_ready(self, request: pb.ModelReadyRequest) -> Reply:
         # Unknown is "not ready" and no error: is_model_ready of the clients raises on any error.
         try:
             ready = self._core.model_ready(request.name, request.version)
@@ -79,6 +88,11 @@ class _Handlers:
             raise
         except RuntimeFault:
             ready = False
+        if ready:
+            try:
+                await self._core.confirm_ready(request.name, request.version)
+            except NotReady:
+                ready = False
         return pb.ModelReadyResponse(ready=ready)
 
     def _server_metadata(self, _: Any) -> Reply:

@@ -2,7 +2,7 @@
 
 import orjson
 
-from inference_runtime.errors import RuntimeFault, Unsupported
+from inference_runtime.errors import NotReady, RuntimeFault, Unsupported
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply
 from inference_runtime.frontends.http_routes import Handler, HttpCall
@@ -35,8 +35,14 @@ class AdminHandlers:
     def _live(self, call: HttpCall) -> HttpReply:
         return HttpReply(status=200 if self._core.live() else 400)
 
-    def _ready(self, call: HttpCall) -> HttpReply:
-        return HttpReply(status=200 if self._core.ready() else 400)
+    async def _ready(self, call: HttpCall) -> HttpReply:
+        if not self._core.ready():
+            return HttpReply(status=400)
+        try:
+            await self._core.confirm_ready()
+        except RuntimeFault:
+            return HttpReply(status=400)
+        return HttpReply()
 
     def _server_metadata(self, call: HttpCall) -> HttpReply:
         return HttpReply(orjson.dumps(self._core.server_metadata()))
@@ -44,7 +50,7 @@ class AdminHandlers:
     def _model_metadata(self, call: HttpCall) -> HttpReply:
         return HttpReply(admin_codec.message_json(self._core.model_metadata(*_target(call))))
 
-    def _model_ready(self, call: HttpCall) -> HttpReply:
+    async def _model_ready(self, call: HttpCall) -> HttpReply:
         # Every reason for "no" is 400, an unknown model too: clients look at the status only.
         try:
             ready = self._core.model_ready(*_target(call))
@@ -52,7 +58,13 @@ class AdminHandlers:
             if fault.text.startswith("Server "):
                 raise
             ready = False
-        return HttpReply() if ready else error_reply(400, "Model version not ready")
+        if not ready:
+            return error_reply(400, "Model version not ready")
+        try:
+            await self._core.confirm_ready(*_target(call))
+        except NotReady as fault:
+            return error_reply(400, fault.text)
+        return HttpReply()
 
     def _model_config(self, call: HttpCall) -> HttpReply:
         return HttpReply(admin_codec.message_json(self._core.model_config(*_target(call))))

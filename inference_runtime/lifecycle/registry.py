@@ -77,12 +77,15 @@ class ModelRegistry:
         return all(
             record.versions
             and all(
-                version.state is ModelState.READY
+                (version.loaded is not None and version.loaded.alive)
                 or (version.state is ModelState.UNAVAILABLE and version.reason == UNLOADED)
                 for version in record.versions.values()
             )
             for record in self._models.values()
         )
+
+    def all_serving(self) -> list[LoadedVersion]:
+        return [loaded for record in self._models.values() for loaded in record.serving().values()]
 
     def at_work(self) -> list[LoadedVersion]:
         """Versions that serve, and those that finish what they had accepted."""

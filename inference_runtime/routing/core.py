@@ -112,12 +112,19 @@ class RuntimeCore:
         if self._exiting or not self._live:
             raise Unavailable("Server not ready")
         try:
-            self._registry.find(name, version)
+            return self._registry.find(name, version).alive
         except InvalidArgument:
             raise
         except RuntimeFault:
             return False
-        return True
+
+    async def confirm_ready(self, name: str = "", version: str = "") -> None:
+        """Asks the models that have a say in it; "" is for all. Raises the fault of the first that objects."""
+        if name:
+            await self._registry.find(name, version).check_ready()
+        elif self._parts.strict_readiness:
+            checks = [loaded.check_ready() for loaded in self._registry.all_serving()]
+            await asyncio.gather(*checks)
 
     # What there is
 

@@ -182,6 +182,9 @@ class FakeCore:
     def ready(self) -> bool:
         return self.is_ready
 
+    async def confirm_ready(self, name: str = "", version: str = "") -> None:
+        """Nobody objects."""
+
     def model_ready(self, name: str, version: str) -> bool:
         self._model(name)
         return version in ("", "1")
