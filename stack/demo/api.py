@@ -46,8 +46,8 @@ class Api:
         return parsed
 
     def change(self, path: str, changes: dict[str, Any]) -> Any:
-        """Reads a resource, changes some fields, writes it back; follows the operation if one starts."""
-        current = self.call("GET", path)
+        """Reads the settings there, changes some, writes them back; follows the operation."""
+        current = self.call("GET", path)["settings"]
         etag = self._last_etag
         answer = self._send(
             "PUT",
@@ -55,9 +55,7 @@ class Api:
             json.dumps({**current, **changes}).encode(),
             {"Content-Type": "application/json", "If-Match": etag},
         )
-        if isinstance(answer, dict) and "state" in answer and "kind" in answer:
-            return self.follow(answer, lambda _operation: None)
-        return answer
+        return self.follow(answer, lambda _operation: None)
 
     def ensure_model(self, name: str, description: str) -> None:
         try:
