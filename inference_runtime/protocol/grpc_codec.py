@@ -141,7 +141,8 @@ class InferDecoder:
             return self._parse(buffer[start:end])
         key, id_, spans = layout
         if not spans and len(key) > _KEY_LIMIT:
-            return self._parse(buffer[start:end])  # typed contents: nothing to find, nothing to keep
+            # Typed contents: nothing to find, nothing to keep.
+            return self._parse(buffer[start:end])
         plan = self._plans.get(key)
         if plan is None:
             split = self._parse(buffer[start:end])
