@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from inference_runtime.backends.base import BackendServices
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.frontends.grpc_server import serve_grpc
 from inference_runtime.frontends.http_server import serve_http
@@ -32,9 +33,10 @@ from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.scheduling.scheduler import SharedParts
-from inference_runtime.settings import Listen, RuntimeSettings
+from inference_runtime.settings import Listen, RuntimeSettings, child_environment
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
+from inference_runtime.spec.model_control_port import ModelControlPort
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
 from inference_runtime.telemetry.tracer import Tracer
@@ -95,13 +97,20 @@ class Server:
 
     def _build(self) -> None:
         settings = self._settings
-        inference = InferencePort()
+        services = BackendServices(
+            asyncio.get_running_loop(),
+            InferencePort(),
+            ModelControlPort(),
+            self._telemetry.custom,
+            child_environment(),
+        )
         limiter = None if settings.rate_limit is None else RateLimiter(settings.rate_limit)
         cache = ResponseCache(size) if (size := settings.response_cache_bytes) else None
         self._telemetry.cache = cache.counters if cache is not None else None
         self._loader = VersionLoader(
             stats=self._telemetry.registry,
-            inference=inference,
+            inference=services.inference,
+            services=services,
             shared=SharedParts(limiter, cache),
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
@@ -133,7 +142,8 @@ class Server:
                 regions=self._regions,
             )
         )
-        inference.bind(self.core.infer, self.core.cancel)
+        services.inference.bind(self.core.infer, self.core.cancel)
+        services.models.bind(self.core.control)
 
     async def _serve(self) -> None:
         settings = self._settings

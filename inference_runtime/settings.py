@@ -63,6 +63,20 @@ class RuntimeSettings:
         return tuple(listen for listen in (self.http, self.grpc, self.metrics) if listen.enabled)
 
 
+# What is ours alone, or how to reach other parts of the installation: nothing for the code of a model.
+_OWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "STORAGE_URL")
+_OWN_PREFIXES = ("SWITCHYARD_", "DJANGO_")
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of processes that run a model's code."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OWN_VARIABLES and not name.startswith(_OWN_PREFIXES)
+    }
+
+
 def escapes_log_messages() -> bool:
     """What TRITON_SERVER_ESCAPE_LOG_MESSAGES says; without it a log may hold lines that clients made up."""
     return os.environ.get("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "1") != "0"

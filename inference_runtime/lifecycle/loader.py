@@ -177,6 +177,11 @@ class VersionLoader:
             raise
         return instance
 
+    def _services(self) -> BackendServices:
+        return self._given_services or BackendServices(
+            asyncio.get_running_loop(), self._inference
+        )
+
     def publish(self, loaded: LoadedVersion) -> None:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""
         self._stats.publish(loaded.stats, load_seconds=loaded.stats.load_seconds)
@@ -188,7 +193,7 @@ class VersionLoader:
 
         What other versions `at_work` stand on stays: counters and copies outlive a change of instances.
         """
-        await loaded.scheduler.drain()
+        await _drain(loaded)
         others = [other for other in at_work() if other is not loaded]
         heirs = [other for other in others if other.stats is loaded.stats]
         for heir in heirs:
@@ -206,6 +211,24 @@ class VersionLoader:
     def close(self) -> None:
         for pool in (self._pool, self._file_pool):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _drain(loaded: LoadedVersion) -> None:
+    """Executions that do not end within their backend's limit are ended by force, where that is possible."""
+    draining = asyncio.ensure_future(loaded.scheduler.drain())
+    if loaded.health:
+        limit = max(each.drain_limit for each in loaded.health)
+        await asyncio.wait([draining], timeout=limit)
+        if not draining.done():
+            logger.error(
+                "'%s' version %d still executes after %g s and is ended",
+                loaded.name,
+                loaded.number,
+                limit,
+            )
+            for each in loaded.health:
+                each.abort()
+    await draining
 
 
 def _assemble(

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inference_runtime import __version__, pb
-from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault, Unavailable
+from inference_runtime.errors import (
+    Internal,
+    InvalidArgument,
+    NotReady,
+    RuntimeFault,
+    Unavailable,
+)
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
 from inference_runtime.lifecycle.registry import ModelRegistry
 from inference_runtime.lifecycle.start_up import ModelControlMode
@@ -210,6 +216,11 @@ class RuntimeCore:
         self._check_control()
         await self._to_the_end(self._parts.lifecycle.unload(name, dependents=unload_dependents))
 
+    @property
+    def control(self) -> "_ModelControl":
+        """Loading and unloading for models that manage others."""
+        return _ModelControl(self)
+
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         # A client that goes away must not leave a model half loaded.
         task = asyncio.get_running_loop().create_task(work)
@@ -221,6 +232,11 @@ class RuntimeCore:
         self._parts.tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.debug("a load or unload ended badly: %s", task.exception())
+
+    def check_started(self) -> None:
+        """Raises Unavailable before that."""
+        if not self._started:
+            raise Unavailable("the server is still starting")
 
     def _check_control(self) -> None:
         if self._exiting:
@@ -275,6 +291,31 @@ class RuntimeCore:
         record = self._registry.record(model)
         found = record.versions.get(version) if record is not None else None
         return found.state.value if found is not None else "UNKNOWN"
+
+
+class _ModelControl:
+    """Not while the models of the start are loaded: who waits for whom could become a circle."""
+
+    def __init__(self, core: RuntimeCore) -> None:
+        self._core = core
+
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self._core.check_started()
+        await self._core.load(name, parameters)
+
+    async def unload(self, name: str, *, unload_dependents: bool) -> None:
+        self._core.check_started()
+        await self._core.unload(name, unload_dependents=unload_dependents)
+
+    async def ready(self, name: str, version: str) -> bool:
+        self._core.check_started()
+        if not self._core.model_ready(name, version):
+            return False
+        try:
+            await self._core.confirm_ready(name, version)
+        except NotReady:
+            return False
+        return True
 
 
 def _check_name(name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from inference_runtime.telemetry.cache_metrics import CACHE_FAMILIES
 from inference_runtime.telemetry.cache_stats import CacheCounters
+from inference_runtime.telemetry.custom_metrics import CustomMetrics
 from inference_runtime.telemetry.exposition import render
 from inference_runtime.telemetry.gpu import GpuMonitor
 from inference_runtime.telemetry.host import HostMonitor
@@ -44,6 +45,7 @@ class Telemetry:
         self.gpu = gpu or GpuMonitor()
         self.host = host or HostMonitor(interval_ns=self.options.interval_ns)
         self.registry = StatsRegistry(self.options, gpu_uuid=self.gpu.uuid)
+        self.custom = CustomMetrics(reserved={family.name for family in FAMILIES})
         self.traffic: Callable[[], Iterable[TrafficShare]] = _no_traffic
         self.unrouted: Callable[[], Mapping[str, int]] = _none_unrouted
         self.slots: Callable[[], Iterable[SlotPool]] = tuple
@@ -82,7 +84,7 @@ class Telemetry:
             slots=tuple(self.slots()),
             cache=self.cache,
         )
-        return render(FAMILIES, snapshot).encode()
+        return render((*FAMILIES, *self.custom.families()), snapshot).encode()
 
     def switchyard_statistics(self, state_of: StateOf) -> dict[str, Any]:
         return statistics_body(
