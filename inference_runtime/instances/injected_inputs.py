@@ -57,7 +57,9 @@ class InjectedInputs:
             return []
         rows = [self._initial] * batch.rows
         for place, request, state in zip(batch.places, batch.requests, batch.states, strict=True):
-            if state.values is not None and not request.head.sequence_start:
+            if request.head.sequence_start:
+                state.values = None  # even if this very step fails: what was before is over
+            elif state.values is not None:
                 rows[place] = state.values
         if batch.rows == 1:
             return list(rows[0])

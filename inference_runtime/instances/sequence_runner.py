@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from inference_runtime.backends.base import Array
+from inference_runtime.backends.base import Array, Backend
 from inference_runtime.backends.model_call import ModelCall, WireTensor
 from inference_runtime.instances.batch import Batch
 from inference_runtime.instances.injected_inputs import InjectedInputs
@@ -41,6 +41,14 @@ class SequenceBatchRunner(BatchRunner):
             names = self._names(batch, indexes)
             self._injected.keep(batch, dict(zip(names, outputs, strict=True)))
         return [answers[place] for place in batch.places]
+
+    def _each_alone(self, backend: Backend, batch: Batch) -> list[Answer | None]:
+        batch = cast(SequenceBatch, batch)
+        answers: list[Answer | None] = []
+        for request, state in zip(batch.requests, batch.states, strict=True):
+            alone = SequenceBatch([request], (0,), [state], batch.number)
+            answers += self.run(backend, alone).answers
+        return answers
 
 
 class SequenceRequestRunner(RequestRunner):

@@ -16,6 +16,7 @@ from inference_runtime.errors import (
 )
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.routing.sequence_routing import SequenceRouting
 from inference_runtime.routing.traffic_split import TrafficSplit, split
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.routing.validation import check_data, plan_request, request_label
@@ -47,22 +48,22 @@ class Router:
         self._registry = registry
         self._traffic = traffic
         self._routes: dict[str, Route] = {}
-        self._stopping = False
         self.started = False  # until then an unknown model may still come
         # Requests refused before there was a version to count them at, by outcome.
         self.unrouted = {"client_fault": 0, "rejected": 0}
+        self._sequences = SequenceRouting(registry, traffic, _prepare)
 
     def rebuild(self) -> None:
         """All routes, from what serves and from the tables; cheap, and only when either changes."""
         names = {*self._registry.names(), *(table.model for table in self._traffic.tables())}
-        if self._stopping:
-            names = set()
         self._routes = {name: self._route(name) for name in names}
 
     def _route(self, name: str) -> Route:
         serving = self._registry.serving(name)
         table = self._traffic.find(name)
         before = self._routes.get(name)
+        for loaded in serving.values():
+            self._sequences.watch(loaded)
         return Route(
             versions={loaded.number_text: loaded for loaded in serving.values()},
             default=serving[max(serving)] if serving and table is None else None,
@@ -73,10 +74,16 @@ class Router:
     def _ready(self, model: str, version: int) -> LoadedVersion | None:
         return self._registry.serving(model).get(version)
 
-    def stop(self) -> None:
-        """From now on every request is refused; those accepted before go on."""
-        self._stopping = True
-        self.rebuild()
+    def refuse(self, request: InferRequest) -> None:
+        """What stands in the place of `infer` for clients while the server stops.
+
+        Routes stay: ensembles and models that were asked before may have to ask others yet.
+        """
+        fault = Unavailable(
+            f"{request_label(request.id)}Server is stopping, scheduler for model has stopped "
+            "accepting new inference requests"
+        )
+        self._refuse(request, fault, None)
 
     def unit_header(self, name: str) -> str:
         """The header whose value keeps a client on its arm; "" when there is none."""
@@ -129,7 +136,10 @@ class Router:
             request.version.scheduler.cancel(request)
 
     def _pick(self, request: InferRequest, route: Route, table: TrafficSplit) -> LoadedVersion:
-        target = table.target(request.traffic_unit)
+        unit = request.traffic_unit
+        if not unit and request.head.sequence_id:
+            unit = f"sequence {request.head.sequence_id}"  # all of a sequence to one arm
+        target = table.target(unit)
         request.arm = target.arm
         request.generation = table.generation
         if target.fallback:
@@ -145,11 +155,6 @@ class Router:
         return self._registry.find(name, "")
 
     def _unrouted(self, request: InferRequest) -> LoadedVersion:
-        if self._stopping:
-            raise Unavailable(
-                f"{request_label(request.id)}Server is stopping, scheduler for model has stopped "
-                "accepting new inference requests"
-            )
         if not self.started:
             raise Unavailable(_STARTING)
         return self._registry.find(request.head.model_name, request.head.version)
@@ -158,9 +163,18 @@ class Router:
         self, request: InferRequest, fault: RuntimeFault, version: LoadedVersion | None
     ) -> None:
         if version is None:
+            if self._sequences.take(request):
+                return
             client = fault.reason is FailureReason.CLIENT
             self.unrouted["client_fault" if client else "rejected"] += 1
         refuse(request, fault, version.stats if version is not None else None)
+
+
+def _prepare(version: LoadedVersion, request: InferRequest) -> None:
+    """What `infer` does, off the hot path; raises a RuntimeFault."""
+    request.version = version
+    request.plan = version.plans.get(request.head) or _new_plan(version, request)
+    check_data(request, request.plan, utf8=version.utf8_strings)
 
 
 def _new_plan(version: LoadedVersion, request: InferRequest) -> RequestPlan:

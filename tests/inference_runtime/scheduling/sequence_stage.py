@@ -65,12 +65,15 @@ class PretendWorker:
         self.duration_ns = MS
         self.backend = backend
         self.executed: list[list[InferRequest]] = []
+        self.failed: set[InferRequest] = set()  # their execution did
         self._runner = runner
 
     def run_in_thread(self, batch: Any, finished: Any) -> None:
         assert isinstance(batch, SequenceBatch)
         self.executed.append(list(batch.requests))
         execution = self._runner.run(self.backend, batch)
+        if execution.faulty:
+            self.failed.update(batch.requests)
         self.loop.call_later(self.duration_ns / 1e9, finished, self, execution)
 
     async def stop(self) -> None: ...
