@@ -1,6 +1,7 @@
 """The API's description: valid, complete, without warnings, and with the shapes scripts rely on."""
 
 import re
+from pathlib import Path
 
 import pytest
 from drf_spectacular.drainage import GENERATOR_STATS, reset_generator_stats
@@ -91,6 +92,19 @@ def test_examples_have_the_shape_they_illustrate(description: Description) -> No
                 assert description.errors(content["schema"], content["example"]) == []
                 shown += 1
     assert shown > 15
+
+
+def test_the_page_for_api_users_names_only_calls_that_are_there(description: Description) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    named = re.findall(r"\$API/([\w/:.-]+)", text) + re.findall(r"(?<=post )[\w/:]+", text)
+    known = [re.sub(r"\{\w+\}", r"[^/:]+", each.path) for each in description.operations]
+    assert len(named) > 8
+    for path in named:
+        assert any(re.fullmatch(one, f"/api/v1/{path}") for one in known), path
+    for verb, path in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]+)", text):
+        found = {each.path for each in description.operations if each.method == verb}
+        pattern = re.sub(r"\{\w+\}", "{}", f"/api/v1{path}")
+        assert pattern in {re.sub(r"\{\w+\}", "{}", each) for each in found}, path
 
 
 @pytest.mark.django_db
