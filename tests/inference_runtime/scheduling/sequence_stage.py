@@ -81,11 +81,17 @@ class PretendWorker:
 
 class SequenceStage:
     def __init__(
-        self, config: ModelConfig, *, instances: int = 1, backend: Any = None, runner: Any = None
+        self,
+        config: ModelConfig,
+        *,
+        instances: int = 1,
+        backend: Any = None,
+        runner: Any = None,
+        loop: VirtualLoop | None = None,
     ) -> None:
         assert config.sequence_batching is not None
         self.config = config
-        self.loop = VirtualLoop()
+        self.loop = loop or VirtualLoop()
         self.stats = fresh_stats(config)
         self.outcomes = Outcomes()
         sequences = config.sequence_batching

@@ -1,0 +1,183 @@
+"""Sequences on backends that answer request by request: controls as inputs, late answers, rescheduling."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference_runtime.backends.model_call import RESCHEDULE, ModelCall, WireTensor
+from inference_runtime.errors import Cancelled, InvalidArgument
+from inference_runtime.instances.sequence_runner import SequenceRequestRunner
+from inference_runtime.spec.model_config import read
+from inference_runtime.spec.tensors import to_array
+from tests.inference_runtime.scheduling.sequence_stage import (
+    SequenceStage,
+    is_client_fault,
+    sequence_config,
+)
+from tests.inference_runtime.scheduling.virtual_time import MS, SECOND, VirtualLoop
+
+STRATEGIES = ("direct { }", "oldest { }")
+
+
+class Countdown:
+    """OUTPUT0 = how often it has seen the request, once that is INPUT0 times; until then it wants it again."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.kept: list[ModelCall] = []
+        self.keeps = False  # answers later, through `call.send`
+
+    def execute_requests(self, calls: list[ModelCall]) -> list[Any]:
+        return [self._reply(call) for call in calls]
+
+    def _reply(self, call: ModelCall) -> Any:
+        given = {t.name: to_array(t.datatype, t.shape, t.data).ravel()[0] for t in call.inputs}
+        self.calls.append(given)
+        if self.keeps:
+            self.kept.append(call)
+            return None
+        seen = [c for c in self.calls if c["CORRID"] == given["CORRID"]]
+        if len(seen) < given["INPUT0"]:
+            return RESCHEDULE
+        return outputs(len(seen), given["CORRID"])
+
+
+def outputs(value: int, id_: int = 0) -> list[WireTensor]:
+    number = np.array([value], "<i4").tobytes()
+    return [
+        WireTensor("OUTPUT0", "INT32", (1, 1), number),
+        WireTensor("FLAGS", "INT32", (1, 1), number),
+        WireTensor("ID", "UINT64", (1, 1), np.array([id_], "<u8").tobytes()),
+    ]
+
+
+class ThreadedLoop(VirtualLoop):
+    """Pretend threads call from the only thread there is."""
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any) -> None:
+        self.call_soon(callback, *args)
+
+
+def make_stage(strategy: str, *, iterative: bool = True, idle_us: int = 5_000_000):
+    text = strategy + (" iterative_sequence: true" if iterative else "")
+    config = without_state(sequence_config(text, idle_us=idle_us))
+    loop = ThreadedLoop()
+    assert config.sequence_batching is not None
+    runner = SequenceRequestRunner(
+        config, config.sequence_batching, model_name="seq", version=1, loop=loop
+    )
+    stage = SequenceStage(config, backend=Countdown(), runner=runner, loop=loop)
+    runner.deliver = partial(stage.scheduler.deliver, stage.workers[0])
+    return stage
+
+
+def without_state(config: Any) -> Any:
+    del config.proto.sequence_batching.state[:]
+    return read(config.proto)
+
+
+@pytest.fixture(params=STRATEGIES)
+def stage(request):
+    return make_stage(request.param)
+
+
+def test_a_rescheduled_request_comes_back_as_the_next_step_of_its_sequence(stage):
+    request = stage.send(0, 3)
+    stage.loop.advance(SECOND)
+    assert stage.sums(request) == [3]
+    calls = stage.workers[0].backend.calls
+    assert [call["START"] for call in calls] == [1, 0, 0]
+    assert {int(call["END"]) for call in calls} == {0}
+    assert len({int(call["CORRID"]) for call in calls}) == 1
+    device = stage.stats.device()
+    assert (device.successes, device.inferences, device.executions) == (1, 1, 3)
+    assert stage.scheduler.sequences == 0
+    assert stage.scheduler.gauges().pending == 0
+
+
+def test_requests_reschedule_side_by_side_and_each_ends_by_itself(stage):
+    requests = [stage.send(0, n) for n in (4, 1, 3, 2, 2, 5)]
+    stage.loop.advance(SECOND)
+    assert stage.sums(*requests) == [4, 1, 3, 2, 2, 5]
+    assert stage.outcomes.repeated == 0
+    assert stage.scheduler.sequences == 0
+
+
+def test_the_client_gets_its_own_head_back(stage):
+    request = stage.send(77, 2)
+    assert request.head.sequence_id != 77
+    stage.loop.advance(SECOND)
+    assert stage.sums(request) == [2]
+    assert request.head.sequence_id == 77
+    assert not request.head.sequence_start
+
+
+def test_a_request_that_is_cancelled_while_it_runs_is_not_scheduled_again(stage):
+    request = stage.send(0, 100)
+    stage.loop.advance(10 * MS)
+    while request.state != 2:
+        stage.loop.advance(1000)
+    stage.scheduler.cancel(request)
+    stage.loop.advance(SECOND)
+    assert isinstance(stage.outcomes.fault(request), Cancelled)
+    assert len(stage.workers[0].backend.calls) < 100
+    assert stage.scheduler.sequences == 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_step_longer_than_the_idle_time_ends_the_sequence(strategy):
+    stage = make_stage(strategy, idle_us=200_000)
+    stage.workers[0].duration_ns = SECOND
+    request = stage.send(0, 2)
+    stage.loop.advance(5 * SECOND)
+    assert is_client_fault(stage, request, "must specify the START flag")
+    assert stage.scheduler.sequences == 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_without_iterative_sequences_nothing_is_rescheduled(strategy):
+    stage = make_stage(strategy, iterative=False)
+    request = stage.send(5, 3, "s")
+    stage.loop.advance(SECOND)
+    fault = stage.outcomes.fault(request)
+    assert isinstance(fault, InvalidArgument)
+    assert fault.text == (
+        "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
+        "configured to handle such a flag."
+    )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_sequence_waits_for_the_last_answer_to_its_step(strategy):
+    stage = make_stage(strategy, iterative=False)
+    backend = stage.workers[0].backend
+    backend.keeps = True
+    first, second = stage.send(5, 1, "s"), stage.send(5, 2, "e")
+    other = stage.send(6, 1, "s")
+    stage.loop.advance(100 * MS)
+    assert [call.request for call in backend.kept] == [first, other]
+    backend.kept[0].send(outputs(10), final=True)
+    stage.loop.advance(100 * MS)
+    assert stage.sums(first, second) == [10, "waits"]
+    assert backend.kept[2].request is second
+    for call in backend.kept[1:]:
+        call.send(outputs(20), final=True)
+    stage.loop.advance(100 * MS)
+    assert stage.sums(second, other) == [20, 20]
+    assert stage.scheduler.sequences == 1
+
+
+def test_fillers_reach_a_model_and_their_answers_reach_nobody():
+    stage = make_stage("direct { }", iterative=False)
+    stage.send(1, 1, "s")
+    stage.send(2, 1, "s")
+    stage.loop.advance(100 * MS)
+    late = stage.send(2, 1)
+    stage.loop.advance(100 * MS)
+    calls = stage.workers[0].backend.calls
+    assert [(int(c["READY"]), int(c["CORRID"])) for c in calls[2:]] == [(0, 0), (1, 2)]
+    assert stage.sums(late) == [2]
+    assert stage.batch_stats() == {2: 2}
+    assert stage.stats.device().inferences == 3
