@@ -1,10 +1,8 @@
 """ONNX Runtime: sessions from a config's settings, runs on joined arrays, faults in Triton's words."""
 
 import ctypes
-import re
-import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,11 @@ from inference_runtime.backends.base import (
     ModelArtifact,
     PortDescription,
 )
+from inference_runtime.backends.onnxruntime_accelerators import with_profiles
 from inference_runtime.backends.onnxruntime_options import SessionSettings, session_settings
-from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault, Unavailable
+from inference_runtime.backends.onnxruntime_sessions import Sessions, open_session, ort_fault
+from inference_runtime.backends.request_fault import RequestFault
+from inference_runtime.errors import Internal, InvalidArgument, Unavailable
 from inference_runtime.spec.layout import resolve_inside
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
@@ -38,9 +39,8 @@ _TYPES = {
     "tensor(string)": "BYTES",
     "tensor(bfloat16)": "BF16",
 }
-_ORT_ERROR = re.compile(r"\[ONNXRuntimeError\] : (\d+) : (\w+) : (.*)", re.DOTALL)
 _BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16
-_QUIET = 4  # ORT prints what it also raises; the fault carries the text, so nothing is lost
+_sessions = Sessions()
 
 Run = Callable[[dict[str, Array], list[str]], list[Array]]
 
@@ -85,7 +85,8 @@ class OnnxRuntimeBackend:
         if instance.gpu is None:
             session = _sessions.session(artifact, path, settings)
         else:
-            session = _open(path, settings, artifact.model_directory)
+            settings = replace(settings, providers=with_profiles(settings.providers, config))
+            session = open_session(path, settings, artifact.model_directory)
         ports = {port.name: port for port in (*session.get_inputs(), *session.get_outputs())}
         self._session = session
         self._inputs = tuple(spec.name for spec in config.backend_inputs)
@@ -173,86 +174,14 @@ def model_file(artifact: ModelArtifact, filename: str, instance: str = "") -> Pa
     return path
 
 
-class _Sessions:
-    """Sessions of loads in progress, so that describing a file and its CPU instances open it once.
-
-    Kept per artifact, which lives as long as its load: a reload of changed files never meets an
-    old session.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_artifact: weakref.WeakKeyDictionary[ModelArtifact, dict[Any, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    def session(self, artifact: ModelArtifact, path: Path, settings: SessionSettings) -> Any:
-        with self._lock:
-            known = self._by_artifact.setdefault(artifact, {})
-            lock = known.setdefault("lock", threading.Lock())
-        with lock:
-            key = (path, settings)
-            if key not in known:
-                known[key] = _open(path, settings, artifact.model_directory)
-            return known[key]
-
-
-_sessions = _Sessions()
-
-
-def _open(path: Path, settings: SessionSettings, model_directory: Path) -> Any:
-    import onnxruntime
-
-    available = onnxruntime.get_available_providers()
-    missing = [name for name, _ in settings.providers if name not in available]
-    if missing:
-        raise Unavailable(
-            f"execution provider {missing[0]} is not part of the installed ONNX Runtime "
-            f"{onnxruntime.__version__}, which has {', '.join(available)}"
-        )
-    options = _session_options(onnxruntime, settings, model_directory)
-    try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=[(name, dict(o)) for name, o in settings.providers]
-        )
-    except Exception as error:
-        raise _fault(error) from error
-    asked = settings.providers[0][0]
-    if asked not in session.get_providers():
-        raise Unavailable(f"ONNX Runtime could not start {asked}, and fell back to CPU")
-    return session
-
-
-def _session_options(onnxruntime: Any, settings: SessionSettings, model_directory: Path) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _QUIET
-    options.intra_op_num_threads = settings.intra_op_threads
-    options.inter_op_num_threads = settings.inter_op_threads
-    if settings.parallel:
-        options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-    options.graph_optimization_level = getattr(
-        onnxruntime.GraphOptimizationLevel, settings.graph_level
-    )
-    options.enable_cpu_mem_arena = settings.memory_arena
-    options.enable_mem_pattern = settings.memory_pattern
-    # A spinning pool takes the core that the event loop and other instances need.
-    entries = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}
-    entries.update(settings.entries)
-    for key, value in entries.items():
-        options.add_session_config_entry(key, value)
-    for library in settings.library_files:
-        options.register_custom_ops_library(
-            str(resolve_inside(model_directory, library, follow_links=True))
-        )
-    return options
-
-
 def _plain_runner(session: Any, run_options: Any) -> Run:
     def run(feed: dict[str, Array], names: list[str]) -> list[Array]:
         try:
             answers: list[Array] = session.run(names, feed, run_options)
+        except UnicodeDecodeError as error:
+            raise _no_text(error) from error
         except Exception as error:
-            raise _fault(error) from error
+            raise ort_fault(error) from error
         return answers
 
     return run
@@ -278,10 +207,18 @@ def _bfloat16_runner(session: Any, types: Mapping[str, str], run_options: Any) -
                 _bits(answer) if name in halves else answer.numpy()
                 for name, answer in zip(names, answers, strict=True)
             ]
+        except UnicodeDecodeError as error:
+            raise _no_text(error) from error
         except Exception as error:
-            raise _fault(error) from error
+            raise ort_fault(error) from error
 
     return run
+
+
+def _no_text(error: UnicodeDecodeError) -> RequestFault:
+    return RequestFault(
+        f"an output of the model holds a string that is not UTF-8, which can not be read: {error}"
+    )
 
 
 def _bits(value: Any) -> Array:
@@ -309,12 +246,3 @@ def _port(port: Any, *, optional: bool = False) -> PortDescription:
         )
     shape = tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in port.shape)
     return PortDescription(port.name, datatype, shape, optional)
-
-
-def _fault(error: Exception) -> RuntimeFault:
-    if isinstance(error, RuntimeFault):
-        return error
-    match = _ORT_ERROR.search(str(error))
-    if match is None:
-        return Internal(f"onnx runtime error 1: {error}")
-    return Internal(f"onnx runtime error {match[1]}: {match[3]}")

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inference_runtime.backends.onnxruntime_accelerators import (
+    Provider,
+    asked_gpu_providers,
+    cpu_providers,
+    gpu_providers,
+)
 from inference_runtime.errors import InvalidArgument
 
 _GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 1: "ORT_ENABLE_EXTENDED", 2: "ORT_DISABLE_ALL"}
-_KNOWN_GPU_ACCELERATORS = {
-    "cuda": "CUDAExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-}
-_KNOWN_CPU_ACCELERATORS = {"openvino": "OpenVINOExecutionProvider"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +28,28 @@ class SessionSettings:
     entries: tuple[tuple[str, str], ...]  # session config entries, as they are
     run_entries: tuple[tuple[str, str], ...]
     library_files: tuple[str, ...]  # custom operators
-    providers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # in order of preference
+    providers: tuple[Provider, ...]  # in order of preference
+    # Must be installed although this session may not use them: the instances are on a CPU, and the
+    # accelerators of the config are for a GPU. Serving without what was asked for would go unnoticed.
+    installed: tuple[str, ...] = ()
+    global_pool: tuple[int, int] | None = (
+        None  # threads within and between operators, of all sessions
+    )
 
 
 def session_settings(
     proto: Any, options: Mapping[str, str], gpu: int | None = None
 ) -> SessionSettings:
     """`proto` is the model's config, which need not be complete yet; raises InvalidArgument."""
-    read = _Reader(proto.name, {k: v.string_value for k, v in proto.parameters.items()}, options)
+    parameters = {key: value.string_value for key, value in proto.parameters.items()}
+    read = _Reader(proto.name, parameters, options)
+    asked = asked_gpu_providers(proto)
     return SessionSettings(
         # One thread by default: instances are the unit of parallelism, and pools sized to the
         # host make several sessions slower than one.
         intra_op_threads=read.number("intra_op_thread_count", 1),
         inter_op_threads=read.number("inter_op_thread_count", 1),
-        parallel=read.choice("execution_mode", {"0": False, "1": True}, False),
+        parallel=read.parallel(),
         graph_level=_GRAPH_LEVELS.get(proto.optimization.graph.level, "ORT_ENABLE_ALL"),
         memory_arena=read.choice("enable_mem_arena", _SWITCH, True),
         # Patterns are kept per shape, so with sizes that vary memory would climb for ever; measured,
@@ -49,11 +58,20 @@ def session_settings(
         entries=read.session_entries(),
         run_entries=read.run_entries(),
         library_files=tuple(proto.model_operations.op_library_filename),
-        providers=_providers(proto, gpu),
+        providers=cpu_providers(proto) if gpu is None else gpu_providers(proto, gpu, parameters),
+        installed=asked if gpu is None else (),
+        global_pool=_global_pool(proto.name, options),
     )
 
 
-_SWITCH: Mapping[str, bool] = {"0": False, "1": True}
+_SWITCH: Mapping[str, bool] = {"0": False, "1": True, "false": False, "true": True}
+
+
+def _global_pool(model: str, options: Mapping[str, str]) -> tuple[int, int] | None:
+    server = _Reader(model, {}, options)
+    if not server.choice("enable-global-threadpool", _SWITCH, False):
+        return None
+    return server.number("intra_op_thread_count", 0), server.number("inter_op_thread_count", 0)
 
 
 class _Reader:
@@ -88,6 +106,15 @@ class _Reader:
             )
         return choices[text]
 
+    def parallel(self) -> bool:
+        text = self._text("execution_mode") or "0"
+        if text not in ("0", "1"):
+            raise InvalidArgument(
+                "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 "
+                f"but got {text} ."
+            )
+        return text == "1"
+
     def session_entries(self) -> tuple[tuple[str, str], ...]:
         return tuple(
             sorted((k, v) for k, v in self._parameters.items() if k.startswith("session."))
@@ -97,27 +124,3 @@ class _Reader:
         key = "memory.enable_memory_arena_shrinkage"
         text = self._parameters.get(key)
         return ((key, text),) if text else ()
-
-
-def _providers(proto: Any, gpu: int | None) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    accelerators = proto.optimization.execution_accelerators
-    wanted: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-    if gpu is None:
-        for entry in accelerators.cpu_execution_accelerator:
-            wanted.append((_known(entry.name, _KNOWN_CPU_ACCELERATORS), ()))
-    else:
-        cuda = {"device_id": str(gpu)}
-        for entry in accelerators.gpu_execution_accelerator:
-            provider = _known(entry.name, _KNOWN_GPU_ACCELERATORS)
-            if provider == "CUDAExecutionProvider":
-                cuda.update(entry.parameters)
-            else:
-                wanted.append((provider, tuple(sorted(entry.parameters.items()))))
-        wanted.append(("CUDAExecutionProvider", tuple(sorted(cuda.items()))))
-    return (*wanted, ("CPUExecutionProvider", ()))
-
-
-def _known(name: str, known: Mapping[str, str]) -> str:
-    if name not in known:
-        raise InvalidArgument(f"unknown Execution Accelerator '{name}' is requested")
-    return known[name]

@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from inference_runtime.backends.base import Array, Backend
+from inference_runtime.backends.request_fault import RequestFault
 from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.gather import Gatherer
 from inference_runtime.instances.scatter import Scatterer
-from inference_runtime.spec.messages import InferResponse
+from inference_runtime.spec.messages import Answer, InferResponse
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.telemetry.durations import ExecutionTimes
 
@@ -47,6 +48,12 @@ class BatchRunner:
             outputs = backend.execute(arrays, names)
             inferred_ns = clock()
             answers = self._scatter(batch, indexes, outputs)
+        except RequestFault as fault:
+            finished_ns = clock()
+            times = ExecutionTimes(started_ns, gathered_ns, finished_ns, finished_ns)
+            if len(batch.requests) == 1:
+                return self.failed(batch, fault, times)
+            return Execution(batch, self._each_alone(backend, batch), times, faulty=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001  a model's exception is its batch's answer
             finished_ns = clock()
             times = ExecutionTimes(
@@ -58,6 +65,14 @@ class BatchRunner:
             return self.failed(batch, error, times)
         times = ExecutionTimes(started_ns, gathered_ns, inferred_ns, clock())
         return Execution(batch, answers, times, faulty=False)
+
+    def _each_alone(self, backend: Backend, batch: Batch) -> list[Answer | None]:
+        """The answers of a batch whose fault is that of some of its requests only."""
+        answers: list[Answer | None] = []
+        for request in batch.requests:
+            alone = Batch([request], request.plan.batch_size, batch.number)
+            answers += self.run(backend, alone).answers
+        return answers
 
     def _gather(self, batch: Batch) -> list[Array | None]:
         return self._gatherer.gather(batch)

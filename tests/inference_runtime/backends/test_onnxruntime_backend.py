@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from inference_runtime.backends.onnxruntime_accelerators import CPU, CUDA, Provider
 from inference_runtime.backends.onnxruntime_options import session_settings
 from inference_runtime.errors import FailureReason, Internal, InvalidArgument, Unavailable
 from inference_runtime.spec.config_text import config_from_text
@@ -167,7 +168,7 @@ def test_threads_default_to_one_and_follow_model_then_server():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (parameter("execution_mode", "7"), "'execution_mode' of model 'm' must be one of 0, 1"),
+        (parameter("execution_mode", "7"), "Expected values for  execution_mode are 0 or 1 but got 7 ."),
         (parameter("intra_op_thread_count", "x"), "must be a non-negative integer, got 'x'"),
         (
             'optimization { execution_accelerators { cpu_execution_accelerator { name: "foo" } } }',
@@ -195,8 +196,8 @@ def test_gpu_instances_ask_for_cuda_with_their_device():
         gpu=1,
     )
     assert found.providers == (
-        ("CUDAExecutionProvider", (("device_id", "1"), ("use_tf32", "0"))),
-        ("CPUExecutionProvider", ()),
+        Provider(CUDA, (("device_id", "1"), ("use_tf32", "0"))),
+        Provider(CPU),
     )
 
 
