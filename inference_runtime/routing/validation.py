@@ -180,7 +180,7 @@ def _merge_key(config: ModelConfig, shapes: tuple[tuple[int, ...], ...]) -> Hash
     varying = [
         shape[1:]
         for spec, shape in zip(config.inputs, shapes, strict=True)
-        if not spec.fixed or spec.optional
+        if (not spec.fixed and not spec.ragged) or spec.optional
     ]
     return tuple(varying) if config.batching and varying else None
 

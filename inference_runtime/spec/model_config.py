@@ -12,6 +12,12 @@ from typing import Any
 from inference_runtime import pb
 from inference_runtime.spec.datatypes import wire_name
 from inference_runtime.spec.ensemble import EnsembleScheduling, read_ensemble
+from inference_runtime.spec.ragged import (
+    BatchInput,
+    BatchOutput,
+    read_batch_inputs,
+    read_batch_outputs,
+)
 from inference_runtime.spec.sequence_config import SequenceBatching, read_sequence_batching
 
 
@@ -122,6 +128,8 @@ class ModelConfig:
     output_index: Mapping[str, int]
     ensemble: EnsembleScheduling | None = None
     sequence_batching: SequenceBatching | None = None
+    batch_inputs: tuple[BatchInput, ...] = ()
+    batch_outputs: tuple[BatchOutput, ...] = ()
     injected_inputs: tuple[TensorSpec, ...] = ()  # not the clients': the server fills them in
 
     @property
@@ -163,6 +171,7 @@ def read(proto: pb.ModelConfig) -> ModelConfig:
     inputs = tuple(_input(entry) for entry in proto.input)
     outputs = tuple(_output(entry) for entry in proto.output)
     sequences = read_sequence_batching(proto)
+    batch_inputs = read_batch_inputs(proto)
     return ModelConfig(
         name=proto.name,
         platform=proto.platform,
@@ -181,7 +190,9 @@ def read(proto: pb.ModelConfig) -> ModelConfig:
         output_index={spec.name: index for index, spec in enumerate(outputs)},
         ensemble=read_ensemble(proto),
         sequence_batching=sequences,
-        injected_inputs=_injected(sequences) if sequences is not None else (),
+        batch_inputs=batch_inputs,
+        batch_outputs=read_batch_outputs(proto),
+        injected_inputs=_injected(sequences) if sequences is not None else _described(batch_inputs),
     )
 
 
@@ -207,6 +218,14 @@ def _output(entry: pb.ModelOutput) -> TensorSpec:
         dims=tuple(entry.dims),
         reshape=_reshape(entry),
         label_filename=entry.label_filename,
+    )
+
+
+def _described(batch_inputs: tuple[BatchInput, ...]) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(name, entry.datatype, (-1,))
+        for entry in batch_inputs
+        for name in entry.target_names
     )
 
 

@@ -185,8 +185,6 @@ def test_the_default_batch_size_is_a_backend_option(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        'model_warmup { name: "w" }',
-        'input { name: "INPUT0" allow_ragged_batch: true }',
         'model_repository_agents { agents { name: "checksum" } }',
     ],
 )

@@ -1,0 +1,139 @@
+"""Executions of models that take requests of different shapes in one batch: flat inputs, and what describes them."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from inference_runtime.backends.base import Array
+from inference_runtime.errors import Internal
+from inference_runtime.instances.batch import Batch
+from inference_runtime.instances.gather import Gatherer
+from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.spec.datatypes import BY_WIRE
+from inference_runtime.spec.messages import InferResponse, ResponseHead, TensorHead
+from inference_runtime.spec.model_config import ModelConfig, TensorSpec
+from inference_runtime.spec.ragged import BatchInput, BatchInputKind
+from inference_runtime.spec.tensors import element_count, to_wire
+
+Shape = tuple[int, ...]
+
+
+class RaggedGatherer(Gatherer):
+    """As the other; a ragged input is one flat array of all its requests' elements."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self._ragged = tuple(spec.ragged and config.batching for spec in config.inputs)
+        self._index = config.input_index
+        self._batch_inputs = config.batch_inputs
+
+    def gather(self, batch: Batch) -> list[Array | None]:
+        first = batch.requests[0].plan
+        arrays: list[Array | None] = []
+        for index, port in enumerate(self._ports):
+            if first.sources[index] < 0:
+                arrays.append(None)
+                continue
+            shape: Shape = (batch.rows, *first.shapes[index][1:])
+            if self._ragged[index]:
+                counts = [element_count(request.plan.shapes[index]) for request in batch.requests]
+                shape = (sum(counts),)
+            arrays.append(port.array(shape, self._joined(batch, index)))
+        for entry in self._batch_inputs:
+            shapes = [request.plan.shapes[self._index[entry.source]] for request in batch.requests]
+            arrays.extend([batch_input(entry, shapes)] * len(entry.target_names))
+        return arrays
+
+
+def batch_input(entry: BatchInput, shapes: Sequence[Shape]) -> Array:
+    """What the requests of a batch, by their shapes (batch dimension first), come to."""
+    return np.array(_VALUES[entry.kind](shapes), BY_WIRE[entry.datatype].dtype)
+
+
+def _counts(shapes: Sequence[Shape]) -> list[int]:
+    return [element_count(shape) for shape in shapes]
+
+
+def _item_shapes(shapes: Sequence[Shape]) -> list[Shape]:
+    return [shape[1:] for shape in shapes for _ in range(shape[0])]
+
+
+_VALUES: Final[dict[BatchInputKind, Callable[[Sequence[Shape]], object]]] = {
+    BatchInputKind.BATCH_ELEMENT_COUNT: _counts,
+    BatchInputKind.BATCH_ACCUMULATED_ELEMENT_COUNT: lambda shapes: list(
+        accumulate(_counts(shapes))
+    ),
+    BatchInputKind.BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO: lambda shapes: list(
+        accumulate(_counts(shapes), initial=0)
+    ),
+    BatchInputKind.BATCH_MAX_ELEMENT_COUNT_AS_SHAPE: lambda shapes: [0] * max(_counts(shapes)),
+    BatchInputKind.BATCH_ITEM_SHAPE: _item_shapes,
+    BatchInputKind.BATCH_ITEM_SHAPE_FLATTEN: lambda shapes: [
+        size for shape in _item_shapes(shapes) for size in shape
+    ],
+}
+
+
+class RaggedBatchRunner(BatchRunner):
+    def __init__(self, config: ModelConfig, *, model_name: str, version: int) -> None:
+        super().__init__(config, model_name=model_name, version=version)
+        self._gatherer = RaggedGatherer(config)
+        self._sources = {
+            config.output_index[name]: config.input_index[output.source]
+            for output in config.batch_outputs
+            for name in output.target_names
+        }
+
+    def _scatter(
+        self, batch: Batch, indexes: tuple[int, ...], outputs: Sequence[Array]
+    ) -> list[InferResponse]:
+        if not self._sources:
+            return super()._scatter(batch, indexes, outputs)
+        cuts = {
+            index: self._cuts(index, array, batch)
+            for index, array in zip(indexes, outputs, strict=True)
+        }
+        answers = []
+        for place, request in enumerate(batch.requests):
+            pieces = [(self.config.outputs[i], cuts[i][place]) for i in request.plan.outputs]
+            head = ResponseHead(
+                self.model_name,
+                str(self.version),
+                tuple(TensorHead(spec.name, spec.datatype, piece.shape) for spec, piece in pieces),
+            )
+            answers.append(
+                InferResponse(head, [to_wire(spec.datatype, piece) for spec, piece in pieces])
+            )
+        return answers
+
+    def _cuts(self, index: int, array: Array, batch: Batch) -> list[Array]:
+        """One array per request."""
+        spec = self.config.outputs[index]
+        source = self._sources.get(index)
+        if source is None:
+            shapes = [(request.plan.batch_size, *array.shape[1:]) for request in batch.requests]
+        else:
+            shapes = [_filled(spec, request.plan.shapes[source]) for request in batch.requests]
+        flat = array.reshape(-1)
+        ends = list(accumulate(map(element_count, shapes)))
+        if ends[-1] != flat.size or array.dtype != BY_WIRE[spec.datatype].dtype:
+            raise Internal(
+                f"output '{spec.name}' of model '{self.model_name}' has {flat.size} elements of "
+                f"{array.dtype} where the shapes of the batch ask for {ends[-1]} of {spec.datatype}"
+            )
+        starts = [0, *ends[:-1]]
+        return [
+            flat[start:end].reshape(shape)
+            for start, end, shape in zip(starts, ends, shapes, strict=True)
+        ]
+
+
+def _filled(spec: TensorSpec, source: Shape) -> Shape:
+    """The output's dims, each open one taken from the input's shape at the same place."""
+    sizes = source[1:]
+    return (
+        source[0],
+        *(sizes[at] if dim < 0 and at < len(sizes) else dim for at, dim in enumerate(spec.dims)),
+    )

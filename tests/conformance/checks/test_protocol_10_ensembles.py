@@ -1,0 +1,176 @@
+"""Section 9.10 of the compliance checklist: ensembles, through the stock clients."""
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.conformance.clients import KINDS, Client
+from tests.conformance.repeat_model import open_stream, repeat_inputs, write_repeat
+from tests.conformance.runtime_process import runtime
+from tests.inference_runtime.routing.ensembles import step, write_ensemble
+from tests.onnx_models import add_sub, failing, write_model
+
+pytestmark = pytest.mark.conformance
+INTS = "data_type: TYPE_INT32 dims: [16]"
+LONG = "data_type: TYPE_INT64 dims: [1]"
+PORTS = {"INPUT0": INTS, "INPUT1": INTS}
+RESULTS = {"OUTPUT0": INTS, "OUTPUT1": INTS}
+BATCH = "max_batch_size: 8"
+
+
+def write_models(path):
+    write_model(path, "simple", add_sub(), config=BATCH)
+    write_model(path, "other", add_sub(), config=BATCH)
+    write_model(path, "failing", failing(), config=BATCH)
+    # OUTPUT0 = (a + b) + (a - b), OUTPUT1 = a + b of the second model.
+    steps = step(
+        "simple", {name: name for name in PORTS}, {"OUTPUT0": "sum", "OUTPUT1": "difference"}
+    ) + step("other", {"INPUT0": "sum", "INPUT1": "difference"}, {"OUTPUT0": "OUTPUT0"})
+    write_ensemble(path, "twice", steps, inputs=PORTS, outputs={"OUTPUT0": INTS}, more=BATCH)
+    fork = step("simple", {name: name for name in PORTS}, {"OUTPUT0": "OUTPUT0"}) + step(
+        "other", {name: name for name in PORTS}, {"OUTPUT1": "OUTPUT1"}
+    )
+    write_ensemble(path, "fork", fork, inputs=PORTS, outputs=RESULTS, more=BATCH)
+    bad = step("failing", {"INDEX": "INDEX"}, {"OUTPUT0": "OUTPUT0"})
+    write_ensemble(path, "bad", bad, inputs={"INDEX": LONG}, outputs={"OUTPUT0": LONG}, more=BATCH)
+    write_repeat(path)
+    ports = {
+        "IN": "data_type: TYPE_INT32 dims: [-1]",
+        "DELAY": "data_type: TYPE_UINT32 dims: [-1]",
+        "WAIT": "data_type: TYPE_UINT32 dims: [1]",
+    }
+    write_ensemble(
+        path,
+        "stream",
+        step("repeat", {name: name for name in ports}, {"OUT": "OUT", "IDX": "IDX"}),
+        inputs=ports,
+        outputs={
+            "OUT": "data_type: TYPE_INT32 dims: [1]",
+            "IDX": "data_type: TYPE_UINT32 dims: [1]",
+        },
+        more="",
+    )
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    path = tmp_path_factory.mktemp("repository")
+    write_models(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(repository, tmp_path_factory):
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    names = ("twice", "fork", "bad", "stream")
+    with runtime(repository, log, *(f"--load-model={name}" for name in names)) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def client(server, request):
+    client = Client(server, request.param)
+    yield client
+    client.close()
+
+
+def data(rows: int) -> dict[str, np.ndarray]:
+    first = np.arange(rows * 16, dtype=np.int32).reshape(rows, 16)
+    return {"INPUT0": first, "INPUT1": first[::-1].copy() * 3}
+
+
+def executions(server, model) -> int:
+    return server.call("GET", f"/v2/models/{model}/stats")[1]["model_stats"][0]["execution_count"]
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_check_152_an_ensemble_gives_what_its_models_give(client, rows):
+    inputs = data(rows)
+    result = client.ask("twice", inputs).as_numpy("OUTPUT0")
+    np.testing.assert_array_equal(result, 2 * inputs["INPUT0"])
+    first = client.ask("simple", inputs)
+    by_hand = client.ask(
+        "other", {"INPUT0": first.as_numpy("OUTPUT0"), "INPUT1": first.as_numpy("OUTPUT1")}
+    )
+    np.testing.assert_array_equal(result, by_hand.as_numpy("OUTPUT0"))
+
+
+def test_check_152_a_step_that_is_not_needed_does_not_run(client, server):
+    before = executions(server, "other")
+    result = client.ask("fork", data(1), outputs=["OUTPUT0"])
+    assert result.as_numpy("OUTPUT1") is None
+    assert executions(server, "other") == before
+    client.ask("fork", data(1))
+    assert executions(server, "other") == before + 1
+
+
+def test_check_153_the_error_of_a_step_says_which_ensemble(client):
+    outside = {"INDEX": np.array([[10]], np.int64)}
+    with pytest.raises(InferenceServerException) as direct:
+        client.ask("failing", outside)
+    with pytest.raises(InferenceServerException) as through:
+        client.ask("bad", outside)
+    assert through.value.message() == f"in ensemble 'bad', {direct.value.message()}"
+    assert through.value.status() == direct.value.status()
+
+
+def test_check_156_a_decoupled_step_makes_a_decoupled_ensemble(server):
+    with server.grpc_client() as client:
+        with pytest.raises(InferenceServerException, match="decoupled transaction policy"):
+            client.infer("stream", repeat_inputs([1]))
+        with open_stream(client) as stream:
+            client.async_stream_infer("stream", repeat_inputs([3, 1, 2]))
+            results = stream.results(3)
+        assert [result.as_numpy("OUT")[0] for result in results] == [3, 1, 2]
+    status, body = server.call(
+        "POST", "/v2/models/stream/generate", {"IN": [7], "DELAY": [0], "WAIT": [0]}
+    )
+    assert (status, body["OUT"], body["IDX"]) == (200, 7, 0)
+
+
+def test_check_177_an_ensemble_is_not_there_without_its_models(tmp_path):
+    write_models(tmp_path / "repository")
+    with (
+        runtime(tmp_path / "repository", tmp_path / "log", "--load-model=fork") as server,
+        server.http_client() as client,
+    ):
+        assert client.is_model_ready("simple")
+        client.unload_model("simple")
+        assert not client.is_model_ready("fork")
+        client.load_model("simple")
+        assert client.is_model_ready("fork")
+        client.unload_model("fork")
+        assert client.is_model_ready("other")
+        client.load_model("fork")
+        client.unload_model("fork", unload_dependents=True)
+        assert not client.is_model_ready("other")  # loaded for the ensemble
+        assert client.is_model_ready("simple")  # asked for by name
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ("", "must specify 'step' for ensemble 'e'"),
+        (
+            step("simple", {"INPUT0": "INPUT0"}, {"OUTPUT0": "X"})
+            + step("failing", {"INDEX": "INPUT1"}, {"OUTPUT0": "Y"})
+            + step("other", {"INPUT0": "X", "INPUT1": "Y"}, {"OUTPUT0": "OUTPUT0"}),
+            "in ensemble e, input INPUT1 in model simple is not mapped to any ensemble tensors",
+        ),
+        (
+            step("e", {name: name for name in PORTS}, {"OUTPUT0": "OUTPUT0"}),
+            "circular dependency between ensembles: e -> e",
+        ),
+        (
+            step("simple", {name: name for name in PORTS}, {"OUTPUT0": "X"})
+            + step("failing", {"INDEX": "X"}, {"OUTPUT0": "OUTPUT0"}),
+            "in ensemble e, ensemble tensor X: inconsistent data type: TYPE_INT32 is inferred from "
+            "model simple while TYPE_INT64 is inferred from model failing",
+        ),
+    ],
+)
+def test_check_154_what_does_not_fit_is_refused(server, repository, steps, text):
+    write_ensemble(repository, "e", steps, inputs=PORTS, outputs={"OUTPUT0": INTS}, more=BATCH)
+    with server.http_client() as client, pytest.raises(InferenceServerException) as caught:
+        client.load_model("e")
+    assert text in str(caught.value) or text in server.log

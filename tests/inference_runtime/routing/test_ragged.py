@@ -1,0 +1,160 @@
+"""Requests of different shapes in one batch, through ONNX Runtime."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from inference_runtime.errors import InvalidArgument, RuntimeFault
+from inference_runtime.instances.ragged_runner import batch_input
+from inference_runtime.spec.messages import InferResponse
+from inference_runtime.spec.ragged import BatchInput, BatchInputKind
+from tests.inference_runtime.core_world import core_world, data_of, head_of
+from tests.onnx_models import write_model
+
+CONFIG = """
+max_batch_size: 8
+input { name: "X" data_type: TYPE_FP32 dims: [-1] allow_ragged_batch: true }
+output { name: "SUM" data_type: TYPE_FP32 dims: [1] }
+output { name: "DOUBLE" data_type: TYPE_FP32 dims: [-1] }
+batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO target_name: "ENDS"
+  data_type: TYPE_INT32 source_input: "X" }
+batch_output { target_name: "DOUBLE" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "X" }
+dynamic_batching { max_queue_delay_microseconds: 2000000 preferred_batch_size: [3] }
+instance_group { count: 1 kind: KIND_CPU }
+"""
+
+
+def sums() -> ModelProto:
+    """X flat, ENDS: where each request ends → SUM of each request, DOUBLE = 2 X flat."""
+    constants = [
+        numpy_helper.from_array(np.array(value, dtype), name)
+        for name, value, dtype in (
+            ("zero", [0.0], np.float32),
+            ("two", 2.0, np.float32),
+            ("axis", 0, np.int64),
+            ("first", [0], np.int64),
+            ("second", [1], np.int64),
+            ("last", [-1], np.int64),
+            ("end", [2**31 - 1], np.int64),
+            ("column", [-1, 1], np.int64),
+        )
+    ]
+    nodes = [
+        helper.make_node("Concat", ["zero", "X"], ["padded"], axis=0),
+        helper.make_node("CumSum", ["padded", "axis"], ["running"]),
+        helper.make_node("Gather", ["running", "ENDS"], ["at"]),
+        helper.make_node("Slice", ["at", "second", "end"], ["to"]),
+        helper.make_node("Slice", ["at", "first", "last"], ["from"]),
+        helper.make_node("Sub", ["to", "from"], ["flat"]),
+        helper.make_node("Reshape", ["flat", "column"], ["SUM"]),
+        helper.make_node("Mul", ["X", "two"], ["DOUBLE"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sums",
+        [
+            helper.make_tensor_value_info("X", TensorProto.FLOAT, ["n"]),
+            helper.make_tensor_value_info("ENDS", TensorProto.INT32, ["b1"]),
+        ],
+        [
+            helper.make_tensor_value_info("SUM", TensorProto.FLOAT, ["b", 1]),
+            helper.make_tensor_value_info("DOUBLE", TensorProto.FLOAT, ["n"]),
+        ],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    write_model(tmp_path, "sums", sums(), config=CONFIG)
+    async with core_world(tmp_path) as world:
+        await world.load("sums")
+        yield world
+
+
+def ask(world, *values: float):
+    inputs = {"X": np.array([values], np.float32)}
+    return world.submit(head_of("sums", inputs), data_of(inputs))[1]
+
+
+async def test_requests_of_different_lengths_share_a_batch(world):
+    futures = [ask(world, 1, 2, 3), ask(world, 10), ask(world, 4, 5)]
+    answers = await asyncio.gather(*futures)
+    found = []
+    for answer in answers:
+        assert isinstance(answer, InferResponse), answer
+        found.append([np.frombuffer(data, np.float32).tolist() for data in answer.data])
+        assert answer.head.outputs[0].shape == (1, 1)
+    assert found == [[[6], [2, 4, 6]], [[10], [20]], [[9], [8, 10]]]
+    assert [answer.head.outputs[1].shape for answer in answers] == [(1, 3), (1, 1), (1, 2)]
+    [stats] = world.core.model_statistics("sums", "1").model_stats
+    assert (stats.execution_count, stats.inference_count) == (1, 3)
+
+
+async def test_the_servers_own_inputs_are_not_the_clients(world):
+    metadata = world.core.model_metadata("sums", "1")
+    assert [entry.name for entry in metadata.inputs] == ["X"]
+    inputs = {"X": np.ones((1, 2), np.float32), "ENDS": np.zeros((1, 1), np.int32)}
+    answer = await world.answer(head_of("sums", inputs), data_of(inputs))
+    assert isinstance(answer, RuntimeFault)
+    assert "expected 1 inputs but got 2 inputs" in answer.text
+
+
+SHAPES = [(1, 2), (2, 3)]  # one request of a row, one of two
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("BATCH_ELEMENT_COUNT", [2, 6]),
+        ("BATCH_ACCUMULATED_ELEMENT_COUNT", [2, 8]),
+        ("BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO", [0, 2, 8]),
+        ("BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", [0] * 6),
+        ("BATCH_ITEM_SHAPE", [[2], [3], [3]]),
+        ("BATCH_ITEM_SHAPE_FLATTEN", [2, 3, 3]),
+    ],
+)
+@pytest.mark.parametrize(("datatype", "dtype"), [("INT32", np.int32), ("FP32", np.float32)])
+def test_what_describes_a_batch(kind, values, datatype, dtype):
+    made = batch_input(BatchInput(BatchInputKind[kind], ("T",), datatype, "X"), SHAPES)
+    assert made.dtype == dtype
+    assert made.tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            ('source_input: "X" }\nbatch_output', "}\nbatch_output"),
+            "batch input kind 'BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO' expects 1 source input, "
+            "got 0 for sums",
+        ),
+        (
+            ('source_input: "X" }\nbatch_output', 'source_input: "Y" }\nbatch_output'),
+            "unknown source input name 'Y' for sums",
+        ),
+        (
+            ("TYPE_INT32", "TYPE_INT64"),
+            "batch input data type must be TYPE_INT32 or TYPE_FP32 for sums",
+        ),
+        (
+            ('SHAPE source_input: "X"', 'SHAPE source_input: "X" source_input: "X"'),
+            "batch output kind 'BATCH_SCATTER_WITH_INPUT_SHAPE' expects 1 source input, got 2 for sums",
+        ),
+        (('target_name: "DOUBLE"', 'target_name: "Z"'), "unknown target output name 'Z' for sums"),
+        (
+            ('target_name: "DOUBLE"', 'target_name: "DOUBLE" target_name: "DOUBLE"'),
+            "target output name 'DOUBLE' can only be specified once for sums",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_the_config(tmp_path, change, text):
+    assert change[0] in CONFIG
+    write_model(tmp_path, "sums", sums(), config=CONFIG.replace(*change))
+    async with core_world(tmp_path) as world:
+        with pytest.raises(InvalidArgument) as fault:
+            await world.load("sums")
+    assert text in fault.value.text
