@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from inference_runtime import pb
@@ -10,11 +9,12 @@ from inference_runtime.errors import InvalidArgument, NotReady, RuntimeFault, Un
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_head import Method
 from inference_runtime.frontends.grpc_infer import InferMethod
+from inference_runtime.frontends.grpc_reflection import ReflectionMethod
 from inference_runtime.frontends.grpc_regions import region_methods
 from inference_runtime.frontends.grpc_settings import SettingsHandlers
 from inference_runtime.frontends.grpc_stream import StreamInferMethod
 from inference_runtime.frontends.grpc_unary import AdminMethod, Handler
-from inference_runtime.protocol import admin_codec
+from inference_runtime.protocol import admin_codec, reflection, service_descriptors
 
 _SERVICE: Final = b"/inference.GRPCInferenceService/"
 _HEALTH_CHECK: Final = b"/grpc.health.v1.Health/Check"
@@ -34,9 +34,30 @@ def method_table(context: GrpcContext) -> dict[bytes, Method]:
         table[_SERVICE + name.encode()] = AdminMethod(context, request, handler)
     for name, method in region_methods(context).items():
         table[_SERVICE + name.encode()] = method
-    check, answer = _health_messages()
+    health = service_descriptors.health_file()
+    classes = service_descriptors.message_classes(health)
+    check, answer = classes["HealthCheckRequest"], classes["HealthCheckResponse"]
     table[_HEALTH_CHECK] = AdminMethod(context, check, handlers.health(answer))
-    return table
+    return {**table, **_reflection(context, health)}
+
+
+def _reflection(context: GrpcContext, health: Any) -> dict[bytes, Method]:
+    own = {
+        package: service_descriptors.reflection_file(package)
+        for package in service_descriptors.REFLECTION_PACKAGES
+    }
+    files = [
+        reflection.describe(pb.ModelInferRequest),
+        reflection.describe(pb.ModelConfig),
+        health,
+        *own.values(),
+    ]
+    return {
+        f"/{package}.ServerReflection/ServerReflectionInfo".encode(): ReflectionMethod(
+            context, reflection.Reflection(file, files).answer
+        )
+        for package, file in own.items()
+    }
 
 
 class _Handlers:
@@ -127,27 +148,3 @@ class _Handlers:
 def _refuse_repository(name: str) -> None:
     if name:
         raise Unsupported("'repository_name' specification is not supported")
-
-
-def _health_messages() -> tuple[type[Message], type[Any]]:
-    """grpc.health.v1's two messages, in a pool of their own: a client's copy may live in this process."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="switchyard/health.proto", package="grpc.health.v1", syntax="proto3"
-    )
-    for name, field, kind in (
-        ("HealthCheckRequest", "service", descriptor_pb2.FieldDescriptorProto.TYPE_STRING),
-        ("HealthCheckResponse", "status", descriptor_pb2.FieldDescriptorProto.TYPE_INT32),
-    ):
-        file.message_type.add(name=name).field.add(
-            name=field,
-            number=1,
-            type=kind,
-            label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
-        )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    find = pool.FindMessageTypeByName
-    return (
-        message_factory.GetMessageClass(find("grpc.health.v1.HealthCheckRequest")),
-        message_factory.GetMessageClass(find("grpc.health.v1.HealthCheckResponse")),
-    )

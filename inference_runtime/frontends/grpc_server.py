@@ -1,4 +1,4 @@
-"""The gRPC front end: HTTP/2 without TLS on its own port."""
+"""The gRPC front end: HTTP/2 on its own port, with or without TLS."""
 
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ from inference_runtime.frontends.header_forwarding import HeaderPattern, forward
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
 from inference_runtime.frontends.restrictions import Restrictions
+from inference_runtime.frontends.tls import TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class GrpcOptions:
     compression_level: int = 0  # zlib's, of answers to infer for clients that accept gzip; 0: none
     restrictions: Restrictions = field(default_factory=dict)  # --grpc-restricted-protocol
     forwarded: HeaderPattern | None = None  # --grpc-header-forward-pattern
+    tls: TlsFiles | None = None
     limits: H2Limits = field(default_factory=H2Limits)
     timeouts: H2Timeouts = field(default_factory=H2Timeouts)
 
@@ -46,5 +48,6 @@ async def serve_grpc(
     def connection() -> H2Connection:
         return H2Connection(heads.describe, chosen.limits, chosen.timeouts, listener)
 
-    await listener.start(connection, host, port, reuse_port=chosen.reuse_port)
+    tls = chosen.tls.context() if chosen.tls is not None else None
+    await listener.start(connection, host, port, reuse_port=chosen.reuse_port, tls=tls)
     return listener

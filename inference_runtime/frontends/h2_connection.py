@@ -201,7 +201,10 @@ class H2Connection(asyncio.Protocol):
         self.transport.write(h2.goaway(self.reader.last_stream, code, text))
         self.closing = True
         self._drop_all()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()  # TLS knows no half of a connection
 
     def close(self) -> None:
         if not self.closing:

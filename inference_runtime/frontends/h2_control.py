@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from inference_runtime.frontends import h2_frames as h2
 from inference_runtime.frontends.h2_frames import ConnectionFault, StreamFault
+from inference_runtime.frontends.h2_pings import PingJudge
 
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
@@ -15,11 +16,13 @@ class ControlFrames:
     __slots__ = (
         "_connection",
         "_handlers",
+        "_pings",
         "_settings",
     )
 
     def __init__(self, connection: "H2Connection") -> None:
         self._connection = connection
+        self._pings = PingJudge(connection)
         self._handlers = {
             h2.PRIORITY: self._priority,
             h2.RST_STREAM: self._rst_stream,
@@ -84,6 +87,7 @@ class ControlFrames:
         connection = self._connection
         connection.control_guard.spend()
         if not flags & h2.ACK:
+            self._pings.received()
             connection.write(h2.ping(payload, ack=True))
         elif payload == h2.DRAIN_PING and connection.draining:
             connection.write(h2.goaway(connection.reader.last_stream, h2.NO_ERROR))

@@ -23,6 +23,11 @@ class H2Limits:
     control_rate: float = 500.0  # … per second, for ever
     reset_burst: float = 2000.0
     reset_rate: float = 1000.0
+    ping_strikes: int = 0  # pings that may come too soon; 0: any number
+    ping_interval: float = 300.0  # seconds between pings while nothing is sent
+    ping_without_calls: bool = (
+        False  # … which are two hours while no call is open, unless this is set
+    )
 
 
 class FloodGuard:

@@ -33,6 +33,7 @@ class H2Output:
         "_blocked",
         "_connection",
         "clear",
+        "credited",
         "frame_size",
         "initial_window",
         "paused",
@@ -46,6 +47,7 @@ class H2Output:
         self._connection = connection
         self._blocked: deque[H2Stream] = deque()
         self.window = DEFAULT_WINDOW
+        self.credited = DEFAULT_WINDOW  # all that the peer ever allowed
         self.initial_window = DEFAULT_WINDOW
         self.frame_size = DEFAULT_FRAME_SIZE
         self.paused = False
@@ -57,6 +59,11 @@ class H2Output:
     @property
     def waiting(self) -> bool:
         return self.paused or bool(self._blocked)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Data, since the connection began."""
+        return self.credited - self.window
 
     def headers(self, stream: H2Stream, block: bytes, *, last: bool) -> None:
         """One HEADERS frame; blocks of ours always fit into one."""
@@ -102,6 +109,7 @@ class H2Output:
         if self.window + increment > WINDOW_MAX:
             raise ConnectionFault(FLOW_CONTROL_ERROR, "connection window too large")
         self.window += increment
+        self.credited += increment
         self.pump()
 
     def credit_stream(self, stream: H2Stream, increment: int) -> None:

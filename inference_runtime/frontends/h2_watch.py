@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inference_runtime.frontends import h2_frames as h2
+from inference_runtime.frontends.h2_pings import WITHOUT_CALLS_S
 
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
@@ -20,16 +21,23 @@ class H2Timeouts:
     closing: float = 10.0  # until a connection that we closed is gone
     keepalive_time: float = 7200.0
     keepalive_timeout: float = 20.0
+    keepalive_without_calls: bool = True  # else no sooner than every two hours
+    keepalive_pings: int = 0  # that may go out while nothing else does; 0: any number
+    age: float = 0.0  # after which a connection takes no more calls; 0: never
+    age_grace: float = 0.0  # … and after which it ends with those it has; 0: never
 
 
 class H2Watch:
     """The clocks of one connection."""
 
     __slots__ = (
+        "_age",
         "_closing",
         "_connection",
         "_ping",
+        "_pings",
         "_progress",
+        "_sent",
         "_silent",
         "_start",
         "_stuck",
@@ -41,7 +49,9 @@ class H2Watch:
         self._connection = connection
         self._timeouts = timeouts
         self._start = self._stuck = self._silent = self._upload = self._closing = 0.0
-        self._ping = 0.0
+        self._ping = self._age = 0.0
+        self._pings = 0  # since something else was sent
+        self._sent = (0, 0)
         self._progress = (-1, -1)
 
     def tick(self, elapsed_s: float) -> None:
@@ -54,7 +64,9 @@ class H2Watch:
             overdue = self._start > limits.start
         else:
             self._start = 0.0
-            overdue = self._is_stuck(elapsed_s) or self._is_dead(elapsed_s)
+            overdue = (
+                self._is_stuck(elapsed_s) or self._is_dead(elapsed_s) or self._is_old(elapsed_s)
+            )
         if overdue:
             connection.abort()
         else:
@@ -80,10 +92,33 @@ class H2Watch:
         if self._ping:
             self._ping += elapsed_s
             return self._ping > self._timeouts.keepalive_timeout
-        if self._silent >= self._timeouts.keepalive_time:
+        if self._silent >= self._keepalive_time() and self._may_ping():
             self._ping = elapsed_s
             connection.write(h2.ping(h2.KEEPALIVE_PING, ack=False))
         return False
+
+    def _keepalive_time(self) -> float:
+        limits = self._timeouts
+        if self._connection.streams or limits.keepalive_without_calls:
+            return limits.keepalive_time
+        return max(limits.keepalive_time, WITHOUT_CALLS_S)
+
+    def _may_ping(self) -> bool:
+        sent = (self._connection.reader.last_stream, self._connection.output.sent_bytes)
+        if sent != self._sent:
+            self._sent = sent
+            self._pings = 0
+        self._pings += 1
+        return not self._timeouts.keepalive_pings or self._pings <= self._timeouts.keepalive_pings
+
+    def _is_old(self, elapsed_s: float) -> bool:
+        age, grace = self._timeouts.age, self._timeouts.age_grace
+        if not age:
+            return False
+        self._age += elapsed_s
+        if self._age >= age:
+            self._connection.drain()
+        return bool(grace) and self._age >= age + grace
 
     def _check_uploads(self, elapsed_s: float) -> None:
         self._upload += elapsed_s

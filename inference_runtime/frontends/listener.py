@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -10,6 +11,7 @@ from inference_runtime.errors import Unavailable
 
 BACKLOG: Final = 1024
 _TICK_S: Final = 1.0
+_HANDSHAKE_S: Final = 15.0
 
 
 class Connection(Protocol):
@@ -44,6 +46,7 @@ class Listener:
         port: int,
         *,
         reuse_port: bool,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -54,6 +57,8 @@ class Listener:
                 reuse_address=True,
                 reuse_port=reuse_port or None,
                 backlog=BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=_HANDSHAKE_S if tls is not None else None,
             )
         except OSError as error:
             raise _refusal(error, host, port) from error

@@ -120,7 +120,7 @@ def test_logs():
             "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided.",
         ),
         (["--response-cache-byte-size=-1"], "It must be at least 0"),
-        (["--grpc-use-ssl=true"], "--grpc-use-ssl is not supported by this server yet"),
+        (["--grpc-use-ssl=true"], "--grpc-use-ssl wants --grpc-server-cert"),
         (
             ["--grpc-port=8000"],
             "The server cannot listen to HTTP requests and GRPC requests at the same address and "

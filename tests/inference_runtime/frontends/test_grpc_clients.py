@@ -154,17 +154,15 @@ def test_loads_and_unloads(client, served):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda c: c.get_trace_settings(), "does not support tracing"),
-        (lambda c: c.get_log_settings(), "does not support logging"),
         (
             lambda c: c.register_system_shared_memory("r", "k", 8),
             "Client shared memory is disabled",
         ),
         (lambda c: c.unregister_cuda_shared_memory(), "Client shared memory is disabled"),
     ],
-    ids=["trace", "log", "register", "unregister"],
+    ids=["register", "unregister"],
 )
-def test_what_is_not_built_says_so(client, call, text):
+def test_what_is_switched_off_says_so(client, call, text):
     with pytest.raises(InferenceServerException, match=text) as caught:
         call(client)
     assert caught.value.status() == "StatusCode.UNIMPLEMENTED"
