@@ -107,9 +107,9 @@ def _with_moment(evidence: Evidence, moment: Moment, rules: Rules) -> Evidence:
     evidence = _with_limit(evidence, rules)
     log_l, log_peak = dict(evidence.log_l), dict(evidence.log_peak)
     share = _share(evidence, moment, rules)
-    warm = evidence.step.canary.requests >= WARM_UP_REQUESTS
+    timed = moment.even and evidence.step.canary.requests >= WARM_UP_REQUESTS
     for guardrail in rules.guardrails.enabled():
-        if guardrail is Guardrail.LATENCY and not warm:
+        if guardrail is Guardrail.LATENCY and not timed:
             continue
         before = log_l.get(guardrail, NO_EVIDENCE)
         log_l[guardrail] = log_l_with(
@@ -127,8 +127,8 @@ def _with_moment(evidence: Evidence, moment: Moment, rules: Rules) -> Evidence:
         total=evidence.total + moment.arms,
         step=evidence.step + moment.arms,
         # Both arms of a moment count or neither does, so the shares of what counts stay true.
-        windows=windows_with(evidence.windows, moment) if warm else evidence.windows,
-        timed=evidence.timed + moment.arms if warm else evidence.timed,
+        windows=windows_with(evidence.windows, moment) if timed else evidence.windows,
+        timed=evidence.timed + moment.arms if timed else evidence.timed,
         assignments=_assignments(evidence.assignments, moment),
     )
 

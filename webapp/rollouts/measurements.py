@@ -96,6 +96,9 @@ class Moment:
     at: float  # seconds since the epoch, end of the interval
     weight: float | None  # the canary's configured share then; None: not known, no evidence
     settled: bool = True  # False: part of the interval may still have used another share
+    even: bool = (
+        True  # False: the arms were loaded by more than the split, so latency cannot be compared
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Reads of telemetry for other apps: what was served of late, and what happened meanwhile."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -95,6 +95,20 @@ def arm_samples(
     if since is not None:
         rows = rows.filter(at__gte=since)
     return list(rows.order_by("id"))
+
+
+def requests_by_number(
+    *, model: str, versions: Collection[int], moments: Collection[datetime]
+) -> dict[tuple[datetime, int], int]:
+    """(end of the interval, runtime) → requests that named one of the versions, such as those of a
+    benchmark. They load a version without being part of the split."""
+    rows = (
+        ServingSample.objects.filter(model_name=model, seconds=1, arm="", version__in=versions)
+        .filter(at__gte=min(moments), at__lte=max(moments))
+        .values_list("at", "runtime_id")
+        .annotate(total=Sum("requests"))
+    )
+    return {(at, runtime_id): total for at, runtime_id, total in rows}
 
 
 def observed_shares(*, model: str, window_seconds: int = SHARES_SECONDS) -> dict[int, float]:

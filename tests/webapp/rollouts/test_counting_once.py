@@ -70,6 +70,20 @@ def test_requests_that_name_their_version_are_no_evidence(yard: Yard, canary) ->
     assert counted(yard, rollout) == before
 
 
+def test_latency_is_not_compared_while_a_benchmark_loads_one_version(yard: Yard, canary) -> None:
+    rollout = yard.begun(canary, SLOW)
+    yard.pass_seconds(10)
+    before = yard.now(rollout).learned
+    yard.pass_seconds(1, ticking=False)
+    yard.add_sample(1, "", requests=5000)
+    rollouts_tick()
+    loaded = yard.now(rollout).learned
+    assert loaded.timed.stable.requests == before.timed.stable.requests > 0
+    assert loaded.total.stable.requests > before.total.stable.requests
+    yard.pass_seconds(1)
+    assert yard.now(rollout).learned.timed.stable.requests > loaded.timed.stable.requests
+
+
 def test_a_turn_of_a_rollout_that_ended_does_nothing(yard: Yard, canary) -> None:
     ended = yard.until_state(yard.start(canary), RolloutState.SUCCEEDED)
     assert rollout_tick(rollout_id=ended.id) is False

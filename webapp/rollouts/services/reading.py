@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from webapp.rollouts.measurements import Arms, Moment, Tally
 from webapp.rollouts.models import Rollout
 from webapp.telemetry.models import ServingSample
-from webapp.telemetry.selectors import arm_samples
+from webapp.telemetry.selectors import arm_samples, requests_by_number
 
 # An interval that ended this soon after a switch may hold requests drawn with the share before it.
 SETTLING = timedelta(seconds=2)
@@ -27,20 +27,26 @@ def reading_of(*, rollout: Rollout) -> Reading | None:
     samples = arm_samples(model=rollout.model.name, after_id=rollout.sample_cursor)
     if not samples:
         return None
+    versions = {rollout.stable.number, rollout.canary.number}
+    moments = {row.at for row in samples}
+    named = requests_by_number(model=rollout.model.name, versions=versions, moments=moments)
     intervals: dict[tuple[datetime, int], list[ServingSample]] = defaultdict(list)
     for sample in samples:
-        if sample.version in {rollout.stable.number, rollout.canary.number}:
+        if sample.version in versions:
             intervals[sample.at, sample.runtime_id].append(sample)
     newest = max(samples, key=lambda sample: (sample.at, sample.id))
     return Reading(
-        moments=tuple(_moment(rollout, at, rows) for (at, _), rows in sorted(intervals.items())),
+        moments=tuple(
+            _moment(rollout, at, rows, named.get((at, runtime_id), 0))
+            for (at, runtime_id), rows in sorted(intervals.items())
+        ),
         cursor=max(sample.id for sample in samples),
         measured_at=newest.at,
         in_flight=sum(sample.inflight or 0 for sample in samples if sample.at == newest.at),
     )
 
 
-def _moment(rollout: Rollout, at: datetime, rows: list[ServingSample]) -> Moment:
+def _moment(rollout: Rollout, at: datetime, rows: list[ServingSample], named: int) -> Moment:
     settled = rollout.applied_at is not None and at >= rollout.applied_at + SETTLING
     generation = max(row.generation for row in rows)
     return Moment(
@@ -51,6 +57,7 @@ def _moment(rollout: Rollout, at: datetime, rows: list[ServingSample]) -> Moment
         at=at.timestamp(),
         weight=_weight(rollout, generation, settled=settled),
         settled=settled and generation == rollout.generation,
+        even=named <= sum(row.requests for row in rows),
     )
 
 
