@@ -1,5 +1,7 @@
 """The pages of serving: what they say, who may press what, and what works without JavaScript."""
 
+import re
+
 import pytest
 
 from tests.webapp.serving.steps import deploy, two_versions
@@ -110,10 +112,12 @@ def test_a_runtime_with_deployments_cannot_be_removed_by_button(yard, ada):
 def test_the_config_page_previews_saves_and_shows_what_is_in_force(yard, olga):
     deploy(yard, yard.publish(1))
     page = text_of(olga.get("/models/echo/serving/"))
-    assert "The same as the config in force." not in page  # the form spells out the defaults
+    assert "The same as the config in force." in page
+    assert not re.search("<(ins|del)>", page)
     assert "Save and reload echo on local" in page
     preview = text_of(olga.post("/models/echo/serving/preview/", FORM))
     assert "max_batch_size: 8</ins>" in preview
+    assert "max_batch_size: 4</del>" in preview
     answer = olga.post("/models/echo/serving/", FORM)
     assert answer.headers["Location"].startswith("/jobs/")
     yard.work()

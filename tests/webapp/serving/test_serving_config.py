@@ -22,8 +22,26 @@ def test_a_preview_shows_the_config_and_changes_nothing(yard):
     deploy(yard, yard.publish(1))
     preview = serving_config_preview(model=yard.model, values={"max_batch_size": 16})
     assert "max_batch_size: 16" in preview.text
-    assert preview.before == config_in_force(model=yard.model)
+    assert "max_batch_size: 4" in preview.before  # what the runtime chose
+    unedited = serving_config_preview(
+        model=yard.model, values=values_asked(model=yard.model).to_json()
+    )
+    assert unedited.text == unedited.before
     assert not ServingConfig.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["max_batch_size: 8", "max_batch_size: 0", "instance_group { count: 2 }",
+     "dynamic_batching { max_queue_delay_microseconds: 50 }"],
+)  # fmt: skip
+def test_an_unedited_form_changes_nothing_of_an_uploaded_config(yard, text):
+    deploy(yard, yard.publish(1, config_text=text))
+    asked = values_asked(model=yard.model).to_json()
+    preview = serving_config_preview(model=yard.model, values=asked)
+    assert preview.text == preview.before
+    edited = serving_config_preview(model=yard.model, values=asked | {"instance_count": 3})
+    assert edited.text != edited.before
 
 
 def test_saving_reloads_without_dropping_a_version(yard):

@@ -3,6 +3,7 @@
 from webapp.serving.selectors.configs import (
     artifact_of,
     config_for,
+    config_in_effect,
     config_in_force,
     config_versions,
     loaded_config,
@@ -53,6 +54,7 @@ __all__ = [
     "canary_version",
     "client_for",
     "config_for",
+    "config_in_effect",
     "config_in_force",
     "config_versions",
     "deployment_get",

@@ -103,6 +103,20 @@ def loaded_config(*, runtime: Runtime, model: InferenceModel) -> LoadedConfig | 
     return LoadedConfig.objects.filter(runtime=runtime, model=model).first()
 
 
+def config_in_effect(*, model: InferenceModel) -> str:
+    """`config_in_force`, with what the runtime fills in where nobody edited the settings: as edited
+    settings are written, so that the two can be compared line by line."""
+    text = config_in_force(model=model)
+    if not text or values_in_force(model=model) is not None:
+        return text
+    versions = config_versions(model=model)
+    try:
+        values = base_values(artifact_of(model=model, versions=versions))
+        return config_for(model=model, versions=versions, values=values).text
+    except ConfigProblem:
+        return text
+
+
 def config_in_force(*, model: InferenceModel) -> str:
     """The config.pbtxt the embedded runtime has, else that of any other; "" when none is loaded."""
     row = (

@@ -33,7 +33,7 @@ from webapp.serving.models import Runtime, ServingConfig
 from webapp.serving.progress import JobProgress
 from webapp.serving.selectors import (
     config_for,
-    config_in_force,
+    config_in_effect,
     config_versions,
     row_values,
     runtimes_serving,
@@ -49,7 +49,7 @@ _LEASE_WAIT_SECONDS = 900.0
 class ConfigPreview:
     values: ServingValues
     text: str
-    before: str  # the config in force; "" when none is
+    before: str  # the config in effect; "" when none is
     max_batch_size: int
 
 
@@ -60,7 +60,9 @@ def serving_config_preview(*, model: InferenceModel, values: dict[str, Any]) -> 
         composed = config_for(model=model, versions=_versions(model), values=read)
     except ConfigProblem as problem:
         raise _invalid(problem) from None
-    return ConfigPreview(read, composed.text, config_in_force(model=model), composed.max_batch_size)
+    return ConfigPreview(
+        read, composed.text, config_in_effect(model=model), composed.max_batch_size
+    )
 
 
 def serving_config_set(
