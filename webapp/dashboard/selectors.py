@@ -101,14 +101,19 @@ def model_row_list(*, models: Sequence[InferenceModel]) -> list[ModelRow]:
     known = data_at() is not None
     names = [model.name for model in models]
     history = rate_history(models=names) if names else {}
+    deployed = {
+        model.name: deployment_list(model=model).filter(wanted=True).count() for model in models
+    }
     return [
         ModelRow(
             model=model,
             diagram=model_diagram(model=model),
             production=_stage(model, Stage.PRODUCTION),
             newest=version_list(model=model).first(),
-            deployed=deployment_list(model=model).filter(wanted=True).count(),
-            rate=sum(r for (name, _), r in rates.items() if name == model.name) if known else None,
+            deployed=deployed[model.name],
+            rate=sum(r for (name, _), r in rates.items() if name == model.name)
+            if known and deployed[model.name]
+            else None,
             history=history.get(model.name, []),
         )
         for model in models

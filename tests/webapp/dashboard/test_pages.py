@@ -3,12 +3,15 @@
 import html
 
 import pytest
+from django.utils import timezone
 
 from tests.world import World, assert_problem
 from webapp.catalog.choices import VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
+from webapp.dashboard.selectors import model_row_list, model_rows
 from webapp.serving.choices import DeploymentState
 from webapp.serving.models import Deployment, Runtime
+from webapp.telemetry.models import RuntimeSample
 
 PAGES = ["/", "/models/", "/audit/", "/benchmarks/"]
 ROLES = ["viewer", "operator", "admin"]
@@ -117,3 +120,16 @@ def test_the_benchmark_call_to_copy_names_a_version_in_service(
     assert '{"model": "resnet50", "version": 1, "protocol": "grpc"}' in call
     assert "http://testserver/api/v1/benchmarks" in call
     assert ">gRPC</option>" in page
+
+
+def test_a_model_that_is_not_deployed_has_no_rate_rather_than_none_at_all(
+    world: World, served: ModelVersion
+) -> None:
+    RuntimeSample.objects.create(
+        at=timezone.now(), seconds=1, runtime=Runtime.objects.get(), span_ms=1000
+    )
+    InferenceModel.objects.create(name="waiting", created_by=world.olga)
+    rows = {row.model.name: row.rate for row in model_row_list(models=list(model_rows()))}
+    assert rows == {"resnet50": 0, "waiting": None}
+    page = world.client().get("/models/").content.decode()
+    assert '<span class="unknown" title="no version is deployed">–</span>' in page

@@ -237,3 +237,19 @@ def test_the_diagram_shows_what_the_rollout_does(yard: Yard, canary) -> None:
     baking = yard.until_state(yard.start(canary, supersede=True), RolloutState.BAKING)
     arms = rollout_diagram(rollout=baking).arms
     assert [(arm.label, arm.role) for arm in arms] == [("v2", "stable"), ("v1", "idle")]
+
+
+QUICK = [{"weight": 0.5, "hold_seconds": 2, "min_requests": 20}]
+
+
+def test_after_the_promotion_diagram_and_comparison_call_the_same_version_stable(
+    yard: Yard, canary
+) -> None:
+    rollout = yard.until_state(yard.begun(canary, QUICK), RolloutState.BAKING)
+    page = yard.world.client().get(detail(rollout)).content.decode()
+    text = re.sub(r"\s+", " ", " ".join(Text(page).words))
+    assert "v2 stable" in text
+    assert "v1 before" in text
+    assert "v1 stable" not in text
+    assert "v2 canary" not in text
+    assert re.search(r'aria-label="[^"]*v2[^"]*stable', page) or "v2: stable" in page
