@@ -104,7 +104,7 @@ def api_body(typed: Typed) -> dict[str, Any]:
     if typed.slo_ms.strip():
         guardrails["slo_ms"] = _scaled(typed.slo_ms, 1)
     return {
-        "version": typed.version,
+        "version": int(typed.version) if typed.version.isdecimal() else 0,  # 0 is refused by name
         # Without steps the promotion is all that is left, and that is said by name.
         "steps": steps or [{"weight": 1.0}],
         "guardrails": guardrails,
