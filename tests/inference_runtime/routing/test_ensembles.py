@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inference_runtime.errors import Cancelled, InvalidArgument, NotFound, RuntimeFault
-from inference_runtime.spec.messages import Answer, InferResponse
+from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import (
     WAIT_SECONDS,
     core_world,
@@ -180,10 +180,13 @@ def repeat_data(values, delay_ms=0):
 
 
 async def streamed(world, model, inputs) -> tuple[list[InferResponse], Answer]:
-    partials: list = []
-    _, future = world.submit(
-        head_of(model, inputs), data_of(inputs), partial=lambda _, answer: partials.append(answer)
-    )
+    partials: list[InferResponse] = []
+
+    def partial(_: InferRequest, answer: Answer) -> None:
+        assert isinstance(answer, InferResponse), answer
+        partials.append(answer)
+
+    _, future = world.submit(head_of(model, inputs), data_of(inputs), partial=partial)
     async with asyncio.timeout(WAIT_SECONDS):
         return partials, await future
 
