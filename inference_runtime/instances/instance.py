@@ -42,11 +42,20 @@ class Instance:
         self.device = device
         self._stats = work
         self._backend = loaded.backend
+        self._health = loaded.health
         self._runner = runner
         self._loop = loop
         self._work: queue.SimpleQueue[tuple[Batch, Finished] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = asyncio.Event()
+
+    @property
+    def can_die(self) -> bool:
+        return self._health is not None
+
+    @property
+    def alive(self) -> bool:
+        return self._health is None or self._health.alive
 
     def run(self, batch: Batch) -> Execution:
         """On this very thread; for models that take microseconds."""

@@ -10,6 +10,7 @@ class InstanceGroup:
         self._instances = tuple(instances)
         # The one that finished last goes first: its caches are warm.
         self._free = list(reversed(self._instances))
+        self._mortal = any(instance.can_die for instance in instances)
 
     @property
     def size(self) -> int:
@@ -25,7 +26,21 @@ class InstanceGroup:
 
     def acquire(self) -> Instance | None:
         """An instance that may execute now; None: there is none for the time being."""
+        if self._mortal:
+            candidates = self.candidates()
+            if candidates:
+                self._free.remove(candidates[-1])
+            return candidates[-1] if candidates else None
         return self._free.pop() if self._free else None
+
+    def candidates(self) -> list[Instance]:
+        """Free instances that may be given work. Dead ones, which fail at once, only when no other lives."""
+        if not self._mortal:
+            return self._free
+        alive = [instance for instance in self._free if instance.alive]
+        if alive or any(instance.alive for instance in self._instances):
+            return alive
+        return self._free
 
     def release(self, instance: Instance) -> None:
         """Its execution has ended, well or badly: the one place where whatever it held becomes free."""

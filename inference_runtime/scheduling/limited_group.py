@@ -67,10 +67,13 @@ class LimitedInstanceGroup(InstanceGroup):
 
     def _next(self) -> Claimant | None:
         """The instance to stage now, if any."""
-        if self._staged or self._granted is not None or not self._free:
+        if self._staged or self._granted is not None:
+            return None
+        candidates = self.candidates()
+        if not candidates:
             return None
         self._staged = True
-        return self._limiter.first([self._claimants[instance] for instance in self._free])
+        return self._limiter.first([self._claimants[instance] for instance in candidates])
 
     def _on_granted(self, claimant: Claimant) -> None:
         self._staged = False

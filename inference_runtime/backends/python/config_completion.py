@@ -6,10 +6,11 @@ from typing import Any
 import orjson
 
 from inference_runtime.backends.base import BackendServices, ModelArtifact
+from inference_runtime.backends.python.environments import ENVIRONMENTS
 from inference_runtime.backends.python.model_requests import log_line
 from inference_runtime.backends.python.options import read_options
-from inference_runtime.backends.python.start import launch, model_text
-from inference_runtime.backends.python.stub_process import StubProcess
+from inference_runtime.backends.python.start import environment_of, launch, model_text
+from inference_runtime.backends.python.stub_process import Launch, StubProcess
 from inference_runtime.backends.python.wire.arena import Unpacker
 from inference_runtime.backends.python.wire.frames import Kind
 from inference_runtime.errors import InvalidArgument
@@ -30,16 +31,12 @@ def completed_config(
         **model_text(artifact, config.default_model_filename),
         "config": message_json(config).decode(),
     }
-    process = StubProcess(
-        launch(artifact.model_name, limits, services),
-        services.loop,
-        received=_received,
-        exited=lambda _: None,
-    )
+    environment = environment_of(artifact, parameters)
     try:
-        answer = process.begin(Kind.COMPLETE_CONFIG, start)
+        answer = _asked(launch(artifact.model_name, limits, services, environment), services, start)
     finally:
-        process.end()
+        if environment is not None:
+            ENVIRONMENTS.release(environment)
     if answer["config"] is None:
         return config
     completed = config_from_json(orjson.dumps(answer["config"]).decode())
@@ -48,6 +45,14 @@ def completed_config(
             f"auto_complete_config function in model '{config.name}' must not change its name"
         )
     return completed
+
+
+def _asked(launched: Launch, services: BackendServices, start: Any) -> Any:
+    process = StubProcess(launched, services.loop, received=_received, exited=lambda _: None)
+    try:
+        return process.begin(Kind.COMPLETE_CONFIG, start)
+    finally:
+        process.end()
 
 
 def _received(kind: int, text: Any, tensors: Unpacker) -> None:

@@ -4,8 +4,10 @@ Event loop only, and no thread waits for an answer: a call never needs a thread 
 """
 
 import time
+from collections.abc import Callable, Collection
 from typing import Any
 
+from inference_runtime.backends.base import BackendServices
 from inference_runtime.backends.python.batch_codec import arena_full
 from inference_runtime.backends.python.side_channel import SideChannel
 from inference_runtime.backends.python.wire.arena import ArenaFull, Unpacker
@@ -28,15 +30,21 @@ from inference_runtime.spec.messages import (
 )
 
 _MAX_HEADS = 256
+# A call without a time limit of its own is looked at after this long, whether it is part of a circle.
+_CIRCLE_SECONDS = 5.0
 _NOT_READY = "Request for unknown model"
 
 
 class InnerCalls:
-    """Those of one process."""
+    """Those of one process. `stuck(model)`: a call of that model by this process can never be answered."""
 
-    def __init__(self, port: InferencePort, channel: SideChannel) -> None:
-        self._port = port
+    def __init__(
+        self, services: BackendServices, channel: SideChannel, *, stuck: Callable[[str], bool]
+    ) -> None:
+        self._loop = services.loop
+        self._port: InferencePort = services.inference
         self._channel = channel
+        self._stuck = stuck
         self._running: dict[int, InferRequest] = {}
         self._heads: dict[Any, RequestHead] = {}
 
@@ -55,6 +63,8 @@ class InnerCalls:
         if text["decoupled"]:
             request.partial = lambda request, answer: self._answered(number, answer, final=False)
         self._running[number] = request
+        limit = request.head.timeout_us / 1e6 or _CIRCLE_SECONDS
+        self._loop.call_later(limit, self._end_circle, number)
         self._port.infer(request)
 
     def cancel(self, number: int) -> None:
@@ -62,18 +72,22 @@ class InnerCalls:
         if request is not None:
             self._port.cancel(request)
 
-    def fail(self, number: int, fault: RuntimeFault) -> None:
-        """Ends a call that can not end by itself."""
-        request = self._running.get(number)
-        if request is not None:
-            self._answered(number, fault, final=True)
-            self._port.cancel(request)
+    def models(self) -> Collection[str]:
+        """Those whose answers it waits for."""
+        return {request.head.model_name for request in self._running.values()}
 
-    def numbers(self, model: str) -> list[int]:
-        """The calls to a model that have had no last answer."""
-        return [
-            number for number, request in self._running.items() if request.head.model_name == model
-        ]
+    def _end_circle(self, number: int) -> None:
+        request = self._running.get(number)
+        if request is None or not self._stuck(request.head.model_name):
+            return
+        model = request.head.model_name
+        fault = Unavailable(
+            f"Model {model} - the call can not be answered: every instance that could answer it waits, "
+            "itself or through the models it calls, for this one"
+        )
+        fault.reason = FailureReason.OTHER
+        self._answered(number, fault, final=True)
+        self._port.cancel(request)
 
     def close(self) -> None:
         """The process is gone."""

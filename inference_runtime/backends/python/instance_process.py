@@ -3,12 +3,13 @@
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from inference_runtime.backends.base import BackendServices
 from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
 from inference_runtime.backends.python.batch_codec import BatchWriter, read_reply
+from inference_runtime.backends.python.call_graph import call_graph
 from inference_runtime.backends.python.inner_calls import InnerCalls
 from inference_runtime.backends.python.model_requests import ModelRequests
 from inference_runtime.backends.python.ready_checks import ReadyChecks
@@ -29,6 +30,7 @@ class InstanceProcess:
         self,
         launch: Launch,
         services: BackendServices,
+        model_name: str,
         *,
         exited: Callable[["InstanceProcess"], None],
     ) -> None:
@@ -39,11 +41,14 @@ class InstanceProcess:
         self._writer = BatchWriter()
         self._asks_ready = False
         self.executing = False
+        self.executions = 0
+        self._model_name = model_name
+        self._graph = call_graph(services.loop)
         self.stub = StubProcess(
             launch, services.loop, received=self._received, exited=self._stub_exited
         )
         channel = self.stub.channel
-        self.inner_calls = InnerCalls(services.inference, channel)
+        self._inner_calls = InnerCalls(services, channel, stuck=self._stuck)
         self._requests = ModelRequests(services, channel, owner=self, cancelled=self._is_cancelled)
         self._ready = ReadyChecks(launch.name, services.loop, channel)
 
@@ -62,6 +67,18 @@ class InstanceProcess:
         except BaseException:
             self.stub.end()
             raise
+        self._services.loop.call_soon_threadsafe(self._join)
+
+    def _join(self) -> None:
+        if not self.gone.is_set():
+            self._graph.join(self._model_name, self)
+
+    def called(self) -> Collection[str]:
+        """The models that this one waits for."""
+        return self._inner_calls.models()
+
+    def _stuck(self, model: str) -> bool:
+        return self.executing and self._graph.stuck(model)
 
     def execute(self, calls: Sequence[ModelCall]) -> list[Reply | Reschedule | None]:
         """None: the answers come, or came, through the call. Raises a fault that is for all of them."""
@@ -81,6 +98,7 @@ class InstanceProcess:
             raise
         finally:
             self.executing = False
+            self.executions += 1
         self._close(
             number
             for (number, _), reply in zip(numbered, replies, strict=True)
@@ -135,9 +153,9 @@ class InstanceProcess:
         if kind == Kind.RESPONSE:
             self._respond(text, tensors)
         elif kind == Kind.CALL:
-            self.inner_calls.begin(text, tensors)
+            self._inner_calls.begin(text, tensors)
         elif kind == Kind.CANCEL_CALL:
-            self.inner_calls.cancel(text["id"])
+            self._inner_calls.cancel(text["id"])
         elif kind == Kind.ASK:
             self._requests.asked(text)
         elif kind == Kind.TELL:
@@ -164,12 +182,13 @@ class InstanceProcess:
         return call is None or call.cancelled
 
     def _stub_exited(self, stub: StubProcess) -> None:
+        self._graph.leave(self._model_name, self)
         fault = not_healthy(self._name)
         open_calls = list(self._open.values())
         self._open.clear()
         for call in open_calls:
             call.send(fault, final=True)
-        self.inner_calls.close()
+        self._inner_calls.close()
         self._requests.close()
         self._ready.close()
         self._exited(self)

@@ -1,25 +1,39 @@
 """How the processes of an instance are started, and what they are told first."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from inference_runtime.backends.base import BackendServices, ModelArtifact
-from inference_runtime.backends.python.options import StubOptions, model_file
+from inference_runtime.backends.python.environments import ENVIRONMENTS, Environment
+from inference_runtime.backends.python.options import ENVIRONMENT, StubOptions, model_file
 from inference_runtime.backends.python.stub_process import Launch
 from inference_runtime.spec.message_json import message_json
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
 
-def launch(name: str, options: StubOptions, services: BackendServices) -> Launch:
+def launch(
+    name: str,
+    options: StubOptions,
+    services: BackendServices,
+    environment: Environment | None,
+) -> Launch:
+    base = services.environment
     return Launch(
         name=name,
-        interpreter=sys.executable,
-        environment=services.environment,
+        interpreter=environment.interpreter if environment is not None else sys.executable,
+        environment=environment.variables(base) if environment is not None else base,
         arena_size=options.arena_size,
         memory_name=options.memory_name,
         start_limit=options.start_limit,
         resource_limits=options.resource_limits,
     )
+
+
+def environment_of(artifact: ModelArtifact, parameters: Mapping[str, str]) -> Environment | None:
+    """None: the server's own. To be given back; raises InvalidArgument."""
+    value = parameters.get(ENVIRONMENT)
+    return ENVIRONMENTS.acquire(value, artifact.model_directory) if value else None
 
 
 def instance_text(

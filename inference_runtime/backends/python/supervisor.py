@@ -60,6 +60,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._process: InstanceProcess | None = None
         self._closed = False
+        self._replacing = False
 
     @property
     def process(self) -> InstanceProcess | None:
@@ -82,14 +83,24 @@ class Supervisor:
         logger.error("Stub process '%s' is unhealthy and it will be restarted.", self._name)
         self._wait_and_restart()
 
+    @property
+    def alive(self) -> bool:
+        """There is a process, or one is being put in the place of one that was well."""
+        return self._process is not None or self._replacing
+
     def replace(self, limit: float) -> None:
-        """Another process in place of this one, which is well; while nothing executes. Not on the event loop."""
+        """Another process in place of this one, while nothing executes. Not on the event loop."""
         with self._lock:
-            process, self._process = self._process, None
+            process = self._process
             if process is None or self._closed:
                 return
-        process.stop(limit)
-        self._restart()
+            self._process = None
+            self._replacing = True
+        try:
+            process.stop(limit)
+            self._restart()
+        finally:
+            self._replacing = False
 
     def close(self, limit: float) -> None:
         """Lets the model finalize, and then there is no process and none will come. May be repeated."""

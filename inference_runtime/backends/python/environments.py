@@ -1,0 +1,155 @@
+"""EXECUTION_ENV_PATH: the interpreter a model's process runs on, unpacked once for all who name the archive.
+
+An archive is somebody's file: what is absolute, leads out of its directory, or is no plain file, directory
+or inner link is refused, and so is what grows beyond bounds.
+"""
+
+import fcntl
+import os
+import shutil
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from inference_runtime.errors import InvalidArgument
+
+_MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+_PREFIX = "python_env_"
+_LOCK = ".in-use"
+MAX_BYTES = 64 << 30
+MAX_ENTRIES = 1_000_000
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A directory with an interpreter in it; `key` is what to give back when it is used no more."""
+
+    directory: Path
+    key: Key | None = None
+
+    @property
+    def interpreter(self) -> str:
+        return str(self.directory / "bin" / "python")
+
+    def variables(self, base: Mapping[str, str]) -> dict[str, str]:
+        """What its activate script would change."""
+        path = (str(self.directory / "bin"), base.get("PATH", ""))
+        libraries = (str(self.directory / "lib"), base.get("LD_LIBRARY_PATH", ""))
+        return {
+            **base,
+            "PATH": os.pathsep.join(filter(None, path)),
+            "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries)),
+            "CONDA_PREFIX": str(self.directory),
+        }
+
+
+@dataclass(slots=True)
+class _Unpacked:
+    directory: Path
+    lock: IO[bytes]
+    users: int = 0
+
+
+class EnvironmentStore:
+    """Any thread. A directory goes with its last user; those of a server that crashed, at the next unpacking."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unpacked: dict[Key, _Unpacked] = {}
+
+    def acquire(self, value: str, model_directory: Path) -> Environment:
+        """Raises InvalidArgument. To be given back with `release`."""
+        path = Path(value.replace(_MODEL_DIRECTORY, str(model_directory)))
+        if path.is_dir():
+            _check(path)
+            return Environment(path)
+        try:
+            key = os.path.realpath(path), path.stat().st_mtime_ns
+        except OSError as error:
+            raise InvalidArgument(f"the environment '{path}' can not be read: {error}") from error
+        with self._lock:
+            unpacked = self._unpacked.get(key)
+            if unpacked is None:
+                _sweep()
+                unpacked = _unpack(Path(key[0]))
+                self._unpacked[key] = unpacked
+            unpacked.users += 1
+            return Environment(unpacked.directory, key)
+
+    def release(self, environment: Environment) -> None:
+        if environment.key is None:
+            return
+        with self._lock:
+            unpacked = self._unpacked[environment.key]
+            unpacked.users -= 1
+            if not unpacked.users:
+                del self._unpacked[environment.key]
+                shutil.rmtree(unpacked.directory, ignore_errors=True)
+                unpacked.lock.close()
+
+
+def _check(directory: Path) -> None:
+    activate = directory / "bin" / "activate"
+    if not activate.is_file():
+        raise InvalidArgument(
+            f"Path {activate} does not exist. The Python environment should contain an 'activate' script."
+        )
+
+
+def _unpack(archive: Path) -> _Unpacked:
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = (directory / _LOCK).open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with tarfile.open(archive, "r:*") as opened:
+            _extract(opened, directory)
+        _check(directory)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        _discard(directory, lock)
+        raise InvalidArgument(
+            f"the environment archive '{archive}' can not be unpacked: {error}"
+        ) from error
+    except BaseException:
+        _discard(directory, lock)
+        raise
+    return _Unpacked(directory, lock)
+
+
+def _discard(directory: Path, lock: IO[bytes]) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    lock.close()
+
+
+def _extract(archive: tarfile.TarFile, directory: Path) -> None:
+    total = 0
+    for count, member in enumerate(archive):
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts:
+            raise InvalidArgument(
+                f"the environment archive is refused: its entry '{member.name[:256]}' leads out of it"
+            )
+        total += member.size
+        if count >= MAX_ENTRIES or total > MAX_BYTES:
+            raise InvalidArgument("the environment archive is refused: it is too large")
+        # The standard library's filter refuses devices, links that lead out, and writing through them.
+        archive.extract(member, directory, filter="data")
+
+
+def _sweep() -> None:
+    """What a server left behind that could not clean up: nobody holds its lock."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            with (directory / _LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue  # in use, or not ours
+
+
+ENVIRONMENTS = EnvironmentStore()
