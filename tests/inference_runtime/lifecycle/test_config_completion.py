@@ -147,11 +147,13 @@ def test_contradictions_are_named(changes, shape, message):
     assert caught.value.text == message
 
 
-def test_a_size_the_file_leaves_open_may_be_fixed():
+def test_a_size_of_an_input_that_the_file_leaves_open_may_be_fixed_and_none_of_an_output():
     proto = config_from_text(
         CONFIG.format(batch=4, type="TYPE_FP32", dims="[3]", out="p1", more="")
     )
-    check_agreement(proto, described((-1, -1), (-1, -1)))
+    check_agreement(proto, described((-1, -1), (-1, *proto.output[0].dims)))
+    with pytest.raises(InvalidArgument, match="tensor 'p1': the model expects 2 dimensions"):
+        check_agreement(proto, described((-1, -1), (-1, -1)))
 
 
 def test_the_reference_configs_of_triton(tmp_path):
