@@ -87,6 +87,8 @@ class VirtualLoop:
 class PretendInstance:
     """Executes in `duration_ns` of pretend time and answers with no tensors."""
 
+    can_die = False
+
     def __init__(self, loop: VirtualLoop, device: DeviceStats, duration_ns: int = MS) -> None:
         self.name = "pretend"
         self.loop = loop
