@@ -58,6 +58,8 @@ class Accumulator:
 class PretendWorker:
     """Executes at once and is done `duration_ns` of pretend time later."""
 
+    can_die = False
+
     def __init__(self, loop: VirtualLoop, device: DeviceStats, runner: Any, backend: Any) -> None:
         self.name = "pretend"
         self.loop = loop
