@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inference_runtime.backends.request_fault import RequestFault
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.runner import BatchRunner
@@ -277,3 +278,28 @@ def test_the_phases_of_an_execution_are_timed_in_order():
     config = config_of(("FP32", "dims: 1"))
     times = execute(config, request_of(config, [(1, 1)], [bytes(4)])).times
     assert times.started_ns < times.gathered_ns < times.inferred_ns < times.finished_ns
+
+
+class NoMinusOne(Echo):
+    """Can not say which of the requests has the number it does not take."""
+
+    def execute(self, inputs: Any, outputs: Any) -> Any:
+        if (inputs[0] == -1).any():
+            raise RequestFault("not a number for me")
+        return super().execute(inputs, outputs)
+
+
+def test_a_fault_of_one_request_is_not_its_neighbours():
+    config = config_of(("INT32", "dims: 1"))
+    requests = [
+        request_of(config, [(len(values), 1)], [np.array(values, "<i4").tobytes()])
+        for values in ([1, 2], [-1], [3])
+    ]
+    execution = execute(config, *requests, backend=NoMinusOne())
+    assert execution.faulty
+    first, second, third = execution.answers
+    assert isinstance(second, RequestFault)
+    assert isinstance(first, InferResponse)
+    assert isinstance(third, InferResponse)
+    assert np.frombuffer(first.data[0], "<i4").tolist() == [1, 2]
+    assert np.frombuffer(third.data[0], "<i4").tolist() == [3]
