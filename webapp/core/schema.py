@@ -1,15 +1,21 @@
-"""The API's description (OpenAPI), made from the contracts of the calls, and the same for reading."""
+"""The API's description (OpenAPI), made from the contracts of the calls."""
 
-from dataclasses import dataclass
-from functools import lru_cache
 from inspect import cleandoc
 from typing import Any
 
-from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 
 from webapp.core.contract import BYTES, FORM, Contract, IfMatch, contract_of
-from webapp.core.json_schema import COMPONENTS, Schema, array, flag, record, shape, text, whole
+from webapp.core.json_schema import (
+    COMPONENTS,
+    Schema,
+    array,
+    flag,
+    record,
+    shape,
+    text,
+    whole,
+)
 from webapp.core.paging import DEFAULT_SIZE, MAX_SIZE
 
 _FAULT = record({"pointer": text("A JSON pointer into the body."), "detail": text()})
@@ -280,32 +286,3 @@ def _parameter(place: str, name: str, schema: Schema, *, required: bool = False)
     if words := schema.get("description"):
         found["description"] = words
     return found | ({"required": True} if required else {})
-
-
-@dataclass(frozen=True)
-class Call:
-    method: str
-    path: str
-    summary: str
-    description: str
-    parameters: tuple[dict[str, Any], ...]
-    takes_body: bool
-
-
-@lru_cache(maxsize=1)
-def calls_by_tag() -> list[tuple[str, list[Call]]]:
-    """Every operation, grouped and ordered for people."""
-    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    groups: dict[str, list[Call]] = {}
-    for path, operations in schema["paths"].items():
-        for method, operation in operations.items():
-            call = Call(
-                method=method.upper(),
-                path=path,
-                summary=operation.get("summary", ""),
-                description=operation.get("description", ""),
-                parameters=tuple(operation.get("parameters", ())),
-                takes_body="requestBody" in operation,
-            )
-            groups.setdefault(operation["tags"][0], []).append(call)
-    return sorted(groups.items())

@@ -9,9 +9,9 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.templatetags.static import static
 
+from webapp.core.api_reading import calls_by_tag
 from webapp.core.problems import Problem, problem_json
 from webapp.core.request_id import request_id_of
-from webapp.core.schema import calls_by_tag
 
 logger = logging.getLogger(__name__)
 

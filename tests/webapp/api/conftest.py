@@ -14,7 +14,7 @@ yard, canary = rollouts.yard, rollouts.canary
 
 @pytest.fixture(scope="session")
 def description() -> Description:
-    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    schema = SchemaGenerator().get_schema(request=None, public=True)
     return Description(schema)
 
 

@@ -36,7 +36,7 @@ def test_the_description_is_valid_openapi(description: Description) -> None:
 
 def test_it_is_generated_without_a_warning() -> None:
     reset_generator_stats()
-    SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    SchemaGenerator().get_schema(request=None, public=True)
     assert not GENERATOR_STATS, "see the printed warnings"
 
 
@@ -118,6 +118,10 @@ def test_it_is_served_and_the_page_for_reading_needs_nothing_from_elsewhere(worl
     assert page.status_code == 200
     assert "Start a rollout" in text
     assert "Idempotency-Key" in text
+    assert "allow_contract_change" in text
+    abort = text.split("/api/v1/uploads/{upload_id}&quot;")[0]
+    assert "--data-binary @part" in text
+    assert abort.rsplit("curl", 1)[1].count("If-Match") == 0, "refused there"
     assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", text)
     assert (
         "'unsafe-inline'"

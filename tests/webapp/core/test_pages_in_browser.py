@@ -204,3 +204,17 @@ def test_pages_work_without_script(site: Site, browser: Browser):
     page.fill("#id_name", "laptop")
     page.click("text=Issue a token")
     expect(page.locator("#issued-token")).to_contain_text("sy_")
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_call_of_the_api_opens_with_its_fields_and_nothing_is_cut(signed_in, width: int):
+    page = signed_in("ada", width=width)
+    page.goto("/api/docs/")
+    call = page.locator("details.call", has_text="Start a rollout")
+    call.locator("summary").click()
+    expect(call.get_by_text("allow_contract_change")).to_be_visible()
+    expect(call.locator("pre")).to_contain_text('"guardrails"')
+    wider = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert wider == 0
