@@ -19,6 +19,7 @@ from webapp.serving.choices import DeploymentState, RuntimeHealth
 from webapp.serving.models import Deployment, Runtime
 from webapp.serving.selectors import deployment_list, runtime_list, traffic_state
 from webapp.telemetry.selectors import (
+    STALE_AFTER,
     data_at,
     observed_shares,
     rate_history,
@@ -98,7 +99,8 @@ def model_rows(*, query: str = "") -> QuerySet[InferenceModel]:
 def model_row_list(*, models: Sequence[InferenceModel]) -> list[ModelRow]:
     """For one page of the list; rates and history are read once for all."""
     rates = rates_now()
-    known = data_at() is not None
+    newest = data_at()
+    known = newest is not None and timezone.now() - newest < STALE_AFTER
     names = [model.name for model in models]
     history = rate_history(models=names) if names else {}
     deployed = {
