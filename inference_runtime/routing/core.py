@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing import introspection
 from inference_runtime.routing.router import Router
 from inference_runtime.routing.slots import Slots
+from inference_runtime.routing.stale_answers import forget_answers_over
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.messages import InferRequest
@@ -61,7 +62,7 @@ class RuntimeCore:
         self._registry = parts.registry
         self._traffic = parts.traffic
         self._router = Router(parts.registry, parts.traffic)
-        self._registry.on_change = lambda _name: self._router.rebuild()
+        self._registry.on_change = self._changed
         parts.telemetry.traffic = self._shares
         parts.telemetry.unrouted = lambda: self._router.unrouted
         parts.telemetry.slots = parts.slots.readings
@@ -256,18 +257,23 @@ class RuntimeCore:
         table = read_table(name, body)
         if self._traffic.check(table):
             self._check_arms(table)
-            self._keep(lambda: self._traffic.put(table))
+            self._keep(name, lambda: self._traffic.put(table))
         return self._body(table)
 
     def traffic_delete(self, name: str, generation: int | None = None) -> None:
-        self._keep(lambda: self._traffic.delete(name, generation))
+        self._keep(name, lambda: self._traffic.delete(name, generation))
 
-    def _keep(self, change: Any) -> None:
+    def _keep(self, name: str, change: Callable[[], Any]) -> None:
         try:
             change()
         except OSError as error:
             raise Internal(f"the traffic table can not be written: {error}") from error
+        self._changed(name)
+
+    def _changed(self, name: str) -> None:
+        """Other versions of a model serve, or others get its traffic."""
         self._router.rebuild()
+        forget_answers_over(self._registry, name)
 
     def _check_arms(self, table: TrafficTable) -> None:
         for arm in table.arms:

@@ -108,10 +108,16 @@ class CachingScheduler:
             self._hashed.clear()
             await self._hashed.wait()
         await self._inner.drain()
-        more = True
-        while more:
-            more = self._cache.forget(self._load)
-            await asyncio.sleep(0)  # sockets get their turn
+        self._forget_some(self._load)
+
+    def forget(self) -> None:
+        """What was answered before is no answer any more, nor is what is being executed now."""
+        before, self._load = self._load, self._cache.new_load()
+        self._forget_some(before)
+
+    def _forget_some(self, load: int) -> None:
+        if self._cache.forget(load):
+            self._loop.call_soon(self._forget_some, load)  # sockets get their turn
 
     def _digested(
         self, request: InferRequest, began_ns: int, future: "asyncio.Future[bytes]"

@@ -22,6 +22,7 @@ from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.spec.inference_port import InferencePort
+from inference_runtime.scheduling.scheduler import SharedParts
 from inference_runtime.spec.messages import (
     Answer,
     InferRequest,
@@ -110,6 +111,7 @@ async def core_world(
     config_name="",
     strict_readiness=True,
     started=True,
+    shared: SharedParts | None = None,
 ) -> AsyncIterator[CoreWorld]:
     settings = settings or BackendSettings()
     telemetry = Telemetry()
@@ -118,7 +120,9 @@ async def core_world(
         roots or [path], config_name=config_name, require_complete=not settings.auto_complete
     )
     inference = InferencePort()
-    loader = VersionLoader(stats=telemetry.registry, settings=settings, inference=inference)
+    loader = VersionLoader(
+        stats=telemetry.registry, settings=settings, inference=inference, shared=shared
+    )
     wanted = WantedModels(state)
     lifecycle = ModelLifecycle(
         repository=repository, registry=registry, loader=loader, wanted=wanted

@@ -15,6 +15,7 @@ from tests.conformance.clients import KINDS, Client
 from tests.conformance.limited_models import count_of, need, statistics_of, write_echo
 from tests.conformance.repeat_model import write_repeat
 from tests.conformance.runtime_process import runtime
+from tests.inference_runtime.routing.ensembles import CHAIN, step, write_adders, write_ensemble
 
 pytestmark = pytest.mark.conformance
 LIMITED = "--rate-limit=execution_count"
@@ -249,6 +250,7 @@ def metrics(server) -> str:
 
 
 CACHED = "response_cache { enable: true }"
+ROW = "data_type: TYPE_FP32 dims: [-1]"
 SERVED = [kind.replace("-", "_") for kind in KINDS]
 
 
@@ -260,10 +262,16 @@ def cached(tmp_path_factory):
     write_echo(path, "plain")
     write_echo(path, "sequences", more=CACHED + " sequence_batching { }")
     write_repeat(path)
+    write_adders(path)
+    write_ensemble(path, "whole", CHAIN, more="max_batch_size: 4 " + CACHED)
+    write_echo(path, "kept", more=CACHED)
+    through = step("kept", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})
+    ports = {"inputs": {"IN": ROW}, "outputs": {"OUT": ROW}}
+    write_ensemble(path, "through", through, **ports)
     with (path / "repeat" / "config.pbtxt").open("a") as config:
         config.write(CACHED)
     options = ("--cache-config=local,size=1048576", "--allow-client-shm=true")
-    models = [f"--load-model={name}" for name in (*SERVED, "plain")]
+    models = [f"--load-model={name}" for name in (*SERVED, "plain", "whole", "through")]
     with runtime(path, path / "log", *options, *models) as server:
         yield server
 
@@ -341,6 +349,37 @@ def test_check_160_a_cache_that_is_too_small_costs_nobody_an_answer(tmp_path):
         assert count_of(entry, "success") == 2
         assert server.log.count("Failed to insert key") == 2
         client.close()
+
+
+def new_counts(client: Client, model: str, before: dict[str, Any]) -> dict[str, int]:
+    names = ("success", "cache_hit", "cache_miss", "compute_infer")
+    after = statistics_of(client, model)
+    return {name: count_of(after, name) - count_of(before, name) for name in names}
+
+
+def ask_ensemble(client: Client, model: str, value: float) -> float:
+    answer = client.ask(model, {"IN": np.full((1, 4), value, np.float32)})
+    return float(answer.as_numpy("OUT")[0, 0])
+
+
+def test_check_161_a_cached_ensemble_executes_its_models_once(client):
+    value = 100.0 + KINDS.index(client.kind)
+    before = {name: statistics_of(client, name) for name in ("whole", "plus1")}
+    assert [ask_ensemble(client, "whole", value) for _ in range(2)] == [value + 11] * 2
+    whole = new_counts(client, "whole", before["whole"])
+    assert (whole["success"], whole["cache_hit"], whole["cache_miss"]) == (2, 1, 1)
+    composing = new_counts(client, "plus1", before["plus1"])
+    assert (composing["success"], composing["compute_infer"]) == (1, 1)
+
+
+def test_check_161_a_cached_composing_model_is_no_hit_of_the_ensemble(client):
+    value = 200.0 + KINDS.index(client.kind)
+    before = {name: statistics_of(client, name) for name in ("through", "kept")}
+    assert [ask_ensemble(client, "through", value) for _ in range(2)] == [value] * 2
+    through = new_counts(client, "through", before["through"])
+    assert (through["success"], through["cache_hit"], through["cache_miss"]) == (2, 0, 0)
+    kept = new_counts(client, "kept", before["kept"])
+    assert (kept["success"], kept["cache_hit"], kept["compute_infer"]) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(
