@@ -33,7 +33,12 @@ from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.scheduling.scheduler import SharedParts
-from inference_runtime.settings import Listen, RuntimeSettings, child_environment
+from inference_runtime.settings import (
+    Listen,
+    RuntimeSettings,
+    child_environment,
+    scheduler_hold,
+)
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_control_port import ModelControlPort
@@ -111,7 +116,7 @@ class Server:
             stats=self._telemetry.registry,
             inference=services.inference,
             services=services,
-            shared=SharedParts(limiter, cache),
+            shared=SharedParts(limiter, cache, scheduler_hold()),
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,

@@ -8,6 +8,7 @@ from pathlib import Path
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.http_server import HttpOptions
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.scheduling.hold import Hold
 from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
 from inference_runtime.telemetry.logs import LogSettings
@@ -95,6 +96,16 @@ def span_export_defaults() -> ExportOptions:
         schedule_delay_ms=number("SCHEDULE_DELAY", defaults.schedule_delay_ms),
         max_export_batch_size=number("MAX_EXPORT_BATCH_SIZE", defaults.max_export_batch_size),
     )
+
+
+def scheduler_hold() -> Hold:
+    """What Triton's variables for tests of schedulers say; a number that is none is ignored."""
+
+    def number(name: str) -> int:
+        text = os.environ.get(f"TRITONSERVER_{name}", "")
+        return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+    return Hold(number("DELAY_SCHEDULER"), number("BACKLOG_DELAY_SCHEDULER"))
 
 
 def malloc_variables() -> frozenset[str]:

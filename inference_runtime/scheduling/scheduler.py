@@ -18,6 +18,7 @@ from inference_runtime.instances.runners import batch_runner, request_runner
 from inference_runtime.scheduling.caching_scheduler import CachingScheduler
 from inference_runtime.scheduling.dispatcher import Dispatcher, DispatcherParts
 from inference_runtime.scheduling.dynamic_batcher import Batcher, DynamicBatcher, SingleBatcher
+from inference_runtime.scheduling.hold import NO_HOLD, HeldBatcher, Hold
 from inference_runtime.scheduling.inflight import Inflight
 from inference_runtime.scheduling.limited_group import LimitedInstanceGroup
 from inference_runtime.scheduling.rate_limiter import RateLimiter
@@ -43,6 +44,7 @@ class SharedParts:
 
     limiter: RateLimiter | None = None
     cache: ResponseCache | None = None
+    hold: Hold = NO_HOLD
 
 
 class Scheduler(Protocol):
@@ -96,11 +98,9 @@ def build_scheduler(
     )
     queueing: Dispatcher | SequenceScheduler
     if config.sequence_batching is None:
-        queueing = _dispatcher(config, staff, stats, shared.limiter, loop)
+        queueing = _dispatcher(config, staff, stats, shared, loop)
     else:
-        queueing = _sequence_scheduler(
-            config, config.sequence_batching, staff, stats, shared.limiter
-        )
+        queueing = _sequence_scheduler(config, config.sequence_batching, staff, stats, shared)
     for instance, runner in runners:
         runner.deliver = partial(queueing.deliver, instance)
     scheduler = with_cache(queueing, config, stats, shared.cache)
@@ -121,15 +121,17 @@ def _dispatcher(
     config: ModelConfig,
     staff: _Staff,
     stats: VersionStats,
-    limiter: RateLimiter | None,
+    shared: SharedParts,
     loop: asyncio.AbstractEventLoop,
 ) -> Dispatcher:
     batching = config.dynamic_batching
     batcher: Batcher = (
         DynamicBatcher(batching, config.max_batch_size) if batching else SingleBatcher()
     )
+    if shared.hold.requests and batching is not None:
+        batcher = HeldBatcher(batcher, shared.hold)
     # Last of what may refuse the load: from here on its slots have to be given back.
-    group = _group(staff.members, staff.specs, stats, limiter)
+    group = _group(staff.members, staff.specs, stats, shared.limiter)
     return Dispatcher(
         DispatcherParts(
             queue=RequestQueue(batching),
@@ -148,13 +150,13 @@ def _sequence_scheduler(
     sequences: SequenceBatching,
     staff: _Staff,
     stats: VersionStats,
-    limiter: RateLimiter | None,
+    shared: SharedParts,
 ) -> SequenceScheduler:
     lanes: list[Lane] = []
     try:
         # A group for each instance: a sequence can not go to whichever is free.
         for member, spec in zip(staff.members, staff.specs, strict=True):
-            group = _group([member], [spec], stats, limiter)
+            group = _group([member], [spec], stats, shared.limiter)
             lanes.append(Lane(group, batcher_for(sequences, config.max_batch_size)))
     except RuntimeFault:
         for lane in lanes:
@@ -168,6 +170,7 @@ def _sequence_scheduler(
             slots_per_lane=slots_for(sequences, config.max_batch_size),
             placement=staff.placement,
             inflight=Inflight(stats),
+            hold=shared.hold,
         ),
         loop=asyncio.get_running_loop(),
     )

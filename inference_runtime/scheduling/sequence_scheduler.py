@@ -16,6 +16,7 @@ from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.sequence_batch import SequenceBatch
 from inference_runtime.scheduling.alarm import Alarm
 from inference_runtime.scheduling.faults import cancelled, stopping
+from inference_runtime.scheduling.hold import NO_HOLD, Hold
 from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
 from inference_runtime.scheduling.sequence_lanes import Lane, LaneEvents, SequenceLanes
 from inference_runtime.scheduling.sequence_patience import Patience
@@ -52,6 +53,7 @@ class SequenceParts:
     slots_per_lane: int
     placement: ExecutionPlacement
     inflight: Inflight
+    hold: Hold = NO_HOLD
 
 
 class SequenceScheduler:
@@ -73,6 +75,7 @@ class SequenceScheduler:
         self._table = SequenceTable(len(parts.lanes), parts.slots_per_lane)
         self._patience = Patience(parts.sequences.max_idle_ns)
         self._owners: dict[InferRequest, LiveSequence] = {}
+        self._hold = parts.hold
         self._iterations = Iterations(parts.sequences) if parts.sequences.iterative else None
         # A row of the direct strategy is free once its last request is in a batch.
         self._frees_early = isinstance(parts.sequences.strategy, DirectStrategy)
@@ -167,6 +170,7 @@ class SequenceScheduler:
         """Refuses new sequences; returns when the last one has ended, by itself or by being idle."""
         self._draining = True
         self._lanes.hurry()
+        self._hold = NO_HOLD
         if not len(self._lanes):
             for sequence in list(self._table):
                 self._drop(sequence, stopping)
@@ -235,12 +239,19 @@ class SequenceScheduler:
     def _dispatch(self) -> None:
         now_ns = self._clock()
         self._expire(now_ns)
-        batch_ns = self._lanes.serve(now_ns)
+        batch_ns = self._lanes.serve(now_ns) if not self._held() else 0
         if batch_ns:
             self._await_company(batch_ns, now_ns)
         due_ns = self._patience.next_ns()
         if due_ns:
             self._alarm.set(max(due_ns, now_ns + self._patience.pause_ns()), now_ns)
+
+    def _held(self) -> bool:
+        hold = self._hold
+        if self.pending < hold.requests or self._table.backlog < hold.backlog:
+            return True
+        self._hold = NO_HOLD
+        return False
 
     def _await_company(self, at_ns: int, now_ns: int) -> None:
         if at_ns - now_ns < TICK_NS:

@@ -55,6 +55,11 @@ class SequenceTable:
     def __iter__(self) -> Iterator[LiveSequence]:
         return chain.from_iterable(self._alive.values())
 
+    @property
+    def backlog(self) -> int:
+        """How many wait for a slot."""
+        return len(self._backlog)
+
     def get(self, id_: SequenceId) -> LiveSequence | None:
         """The sequence that a request without START goes on with."""
         return self._open.get(id_)

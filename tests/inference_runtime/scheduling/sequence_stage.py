@@ -11,6 +11,7 @@ from inference_runtime.instances.instance_group import InstanceGroup
 from inference_runtime.instances.sequence_batch import SequenceBatch
 from inference_runtime.instances.sequence_runner import SequenceBatchRunner
 from inference_runtime.routing.validation import plan_request
+from inference_runtime.scheduling.hold import NO_HOLD, Hold
 from inference_runtime.scheduling.inflight import Inflight
 from inference_runtime.scheduling.sequence_batcher import batcher_for, slots_for
 from inference_runtime.scheduling.sequence_lanes import Lane
@@ -90,6 +91,7 @@ class SequenceStage:
         backend: Any = None,
         runner: Any = None,
         loop: VirtualLoop | None = None,
+        hold: Hold = NO_HOLD,
     ) -> None:
         assert config.sequence_batching is not None
         self.config = config
@@ -117,6 +119,7 @@ class SequenceStage:
                 slots_per_lane=slots_for(sequences, config.max_batch_size),
                 placement=ExecutionPlacement(ExecutionPlace.THREAD),
                 inflight=Inflight(self.stats),
+                hold=hold,
             ),
             loop=self.loop,  # type: ignore[arg-type]
             clock=self.loop.clock,

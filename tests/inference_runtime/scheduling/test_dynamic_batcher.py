@@ -3,7 +3,8 @@
 import pytest
 
 from inference_runtime.instances.batch import Batch
-from inference_runtime.scheduling.dynamic_batcher import DynamicBatcher, WaitUntil
+from inference_runtime.scheduling.dynamic_batcher import DynamicBatcher, SingleBatcher, WaitUntil
+from inference_runtime.scheduling.hold import HeldBatcher, Hold
 from inference_runtime.scheduling.request_queue import RequestQueue
 from tests.inference_runtime.scheduling.stage import Clients, model_config
 
@@ -194,3 +195,16 @@ def test_a_request_that_leaves_is_not_sent(bench):
     bench.queue.push(leaver)
     bench.queue.remove(leaver)
     assert bench.decide(0) == "wait until 10"
+
+
+def test_a_held_batcher_forms_its_first_batch_of_a_queue_that_is_long_enough():
+    queue, clients = RequestQueue(None), Clients(model_config())
+    held = HeldBatcher(SingleBatcher(), Hold(requests=2))
+    queue.push(clients.request())
+    assert held.next_batch(queue, 0) is None
+    queue.push(clients.request())
+    for _ in range(2):
+        batch = held.next_batch(queue, 0)
+        assert isinstance(batch, Batch)
+    queue.push(clients.request())
+    assert held.next_batch(queue, 0) is not None

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from inference_runtime.errors import Cancelled, DeadlineExceeded, FailureReason, FaultCode
+from inference_runtime.scheduling.hold import Hold
 from tests.inference_runtime.scheduling.sequence_stage import (
     SequenceStage,
     is_client_fault,
@@ -399,3 +400,17 @@ async def test_a_drain_waits_for_a_sequence_until_it_is_idle(stage):
     stage.loop.advance(100 * MS)
     took_ms = await drain_in_pretend_time(stage)
     assert took_ms == pytest.approx(4900, abs=50)
+
+
+def test_a_held_scheduler_waits_once_for_requests_and_for_a_backlog():
+    """Triton's hook for tests: batches that do not depend on who comes first."""
+    stage = SequenceStage(sequence_config(), hold=Hold(requests=3, backlog=1))
+    first = [stage.send(id_, id_, "s") for id_ in (1, 2, 3, 4)]
+    stage.loop.advance(SECOND)
+    assert stage.sums(*first) == ["waits"] * 4
+    waiting = stage.send(5, 5, "s")
+    stage.loop.advance(SECOND)
+    assert stage.sums(*first, waiting) == [1, 2, 3, 4, "waits"]
+    alone = stage.send(1, 1)
+    stage.loop.advance(SECOND)
+    assert stage.sums(alone) == [2]
