@@ -266,8 +266,7 @@ def cached(tmp_path_factory):
     write_ensemble(path, "whole", CHAIN, more="max_batch_size: 4 " + CACHED)
     write_echo(path, "kept", more=CACHED)
     through = step("kept", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})
-    ports = {"inputs": {"IN": ROW}, "outputs": {"OUT": ROW}}
-    write_ensemble(path, "through", through, **ports)
+    write_ensemble(path, "through", through, inputs={"IN": ROW}, outputs={"OUT": ROW})
     with (path / "repeat" / "config.pbtxt").open("a") as config:
         config.write(CACHED)
     options = ("--cache-config=local,size=1048576", "--allow-client-shm=true")
