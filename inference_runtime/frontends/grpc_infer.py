@@ -235,7 +235,7 @@ class InferMethod(UnaryMethod):
             headers = grpc_reply.infer_headers(request.version.number_text, request.arm)
             grpc_reply.refuse(stream, status, fault.text, headers)
         else:
-            grpc_reply.refuse(stream, status, fault.text)
+            grpc_reply.refuse(stream, status, self._context.text_of(fault, request))
 
 
 def _send_compressed(stream: H2Stream, headers: bytes, message: bytes) -> None:

@@ -36,14 +36,15 @@ async def serve_grpc(
 ) -> Listener:
     """Raises Unavailable when the port can not be had."""
     chosen = options or GrpcOptions()
+    listener = Listener(chosen.max_connections)
     context = GrpcContext(
         core=forwarding(core, chosen.forwarded),
         budget=MemoryBudget(chosen.unfinished_bytes),
         max_message_bytes=chosen.max_message_bytes,
         compression_level=chosen.compression_level,
+        stopping=lambda: listener.stopping,
     )
     heads = CallHeads(method_table(context), RefusedMethod(), chosen.restrictions)
-    listener = Listener(chosen.max_connections)
 
     def connection() -> H2Connection:
         return H2Connection(heads.describe, chosen.limits, chosen.timeouts, listener)

@@ -212,10 +212,11 @@ class StreamInferMethod:
                 fault = refused
         assert isinstance(fault, RuntimeFault)
         stream = slot.stream
+        text = self._context.text_of(fault, request)
         if stream.call.strict:
-            self._end(stream, stream.call, error_codec.grpc_status(fault), fault.text)
+            self._end(stream, stream.call, error_codec.grpc_status(fault), text)
             return None
-        return [grpc_answer.stream_fault(fault.text, request.id, request.head, final=final)]
+        return [grpc_answer.stream_fault(text, request.id, request.head, final=final)]
 
     def _write(self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool) -> None:
         """Sends an answer that waits for no other."""

@@ -32,6 +32,7 @@ class Listener:
 
     def __init__(self, max_connections: int) -> None:
         self.port = 0
+        self.stopping = False
         self.connections: set[Any] = set()
         self._max_connections = max_connections
         self._server: asyncio.Server | None = None
@@ -80,6 +81,7 @@ class Listener:
 
     def stop_accepting(self) -> None:
         """Closes the socket; connections that are open go on."""
+        self.stopping = True
         if self._server is not None:
             self._server.close()
 

@@ -21,15 +21,20 @@ _UINT64_MAX: Final = 2**64 - 1
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
+_KEY_END: Final = re.compile(rb'"[ \t\r\n]*:')
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[{]|[\]}]|-?\b(?:NaN|Infinity|Inf)\b', re.DOTALL)
 
 
 def parse(buffer: Bytes) -> Any:
-    """The value; NaN and the infinities are read, anything under `_DEPTH_LIMIT` levels is not looked at."""
+    """The value; NaN and the infinities are read, anything under `_DEPTH_LIMIT` levels is not looked at.
+
+    Of a key that is given twice the first counts.
+    """
     try:
-        return orjson.loads(buffer)
+        value = orjson.loads(buffer)
     except orjson.JSONDecodeError as error:
         return _parse_uncommon(bytes(buffer), error)
+    return _load(_plain(bytes(buffer))[0]) if _may_repeat(bytes(buffer), value) else value
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -65,12 +70,46 @@ def _parse_uncommon(text: bytes, first: json.JSONDecodeError) -> Any:
     plain, changed = _plain(text)
     if not changed:
         raise _syntax(first)
+    return _load(plain)
+
+
+def _load(plain: bytes) -> Any:
     try:
-        return json.loads(plain, parse_float=_finite)
+        return json.loads(plain, parse_float=_finite, object_pairs_hook=_first_of_each)
     except json.JSONDecodeError as error:
         raise _syntax(error) from error
     except ValueError as error:  # not UTF-8, or digits without end
         raise InvalidArgument(f"failed to parse the request JSON buffer: {error} at 0") from error
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found
+
+
+def _may_repeat(text: bytes, value: Any) -> bool:
+    """Whether an object may hold a key twice: never wrong when it says no, and that is cheap to say.
+
+    There are at least as many colons as keys, and as many that follow a quotation mark.
+    """
+    keys = _count_keys(value)
+    return text.count(b":") > keys and len(_KEY_END.findall(text)) > keys
+
+
+def _count_keys(value: Any) -> int:
+    """Keys of the objects in the places where requests have them; long lists of data are not walked."""
+    count = 0
+    rest = [value]
+    while rest:
+        inner = rest.pop()
+        if isinstance(inner, dict):
+            count += len(inner)
+            rest.extend(inner.values())
+        elif isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            rest.extend(inner)
+    return count
 
 
 def _syntax(error: json.JSONDecodeError) -> InvalidArgument:

@@ -116,3 +116,25 @@ def test_a_missing_member_is_named():
 
 def test_an_empty_body_is_an_empty_object():
     assert json_reader.parse_object(b"") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a":1,"a":2}', {"a": 1}),
+        ('{"a":1,"b":{"c":1,"c":2},"a":{"d":3}}', {"a": 1, "b": {"c": 1}}),
+        ('{"i":[{"n":1},{"n":2,"n" \t:3}]}', {"i": [{"n": 1}, {"n": 2}]}),
+        ('{"i":[1,{"n":2,"n":3}]}', {"i": [1, {"n": 2}]}),
+        ('{"i":[[{"n":2,"n":3}]]}', {"i": [[{"n": 2}]]}),
+        ('{"a":NaN,"b":1,"b":2}', {"b": 1}),
+        ('{"a":"x:y","b":"\\":","a":"z"}', {"a": "x:y", "b": '":'}),
+        ('{"url":["http://h:1/","c:\\\\x"],"t":"12:30"}', None),
+        ('{"t":"{\\"k\\": 1}"}', None),
+    ],
+)
+def test_of_a_key_given_twice_the_first_counts(text, found):
+    value = json_reader.parse(text.encode())
+    if found is None:
+        assert value == json.loads(text)
+    else:
+        assert {key: value[key] for key in found} == found
