@@ -8,7 +8,15 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+ONE_TO_ONE = """
+    input { name: "IN" data_type: TYPE_INT32 dims: [1] }
+    output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
+"""
 PORTS = {
+    "script": """
+        input { name: "CODE" data_type: TYPE_STRING dims: [1] }
+        output { name: "RESULT" data_type: TYPE_STRING dims: [1] }
+    """,
     "add_sub": "",
     "repeat": """
         max_batch_size: 0
