@@ -20,9 +20,10 @@ from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
+from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
-from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.scheduling.scheduler import SharedParts
+from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.messages import (
     Answer,
     InferRequest,
@@ -134,6 +135,7 @@ async def core_world(
             lifecycle=lifecycle,
             traffic=TrafficStore(state),
             telemetry=telemetry,
+            slots=Slots(shared.limiter if shared is not None else None),
             mode=mode,
             strict_readiness=strict_readiness,
         )
