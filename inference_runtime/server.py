@@ -121,6 +121,7 @@ class Server:
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,
                 usable_gpus=tuple(gpu.index for gpu in self._telemetry.gpu.latest().gpus),
+                host_policies=settings.loading.host_policies,
             ),
             threads=settings.loading.threads,
             retries=settings.loading.retries,

@@ -11,6 +11,7 @@ from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.scheduling.hold import Hold
 from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
+from inference_runtime.spec.host_policy import HostPolicy
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
 from inference_runtime.telemetry.trace_settings import ExportOptions, TraceOptions
@@ -32,6 +33,7 @@ class LoadSettings:
     retries: int = 0
     auto_complete: bool = True
     backend_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all
+    host_policies: Mapping[str, HostPolicy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
+from inference_runtime.spec.host_policy import HostPolicy
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 from inference_runtime.spec.model_control_port import ModelControlPort
@@ -168,6 +169,7 @@ class LoadedInstance:
     load_ns: int = 0
     per_request: bool = False  # `backend` is a RequestBackend
     extras: Mapping[str, Any] = field(default_factory=dict)
+    host_policy: HostPolicy | None = None  # where its thread runs
 
     @property
     def health(self) -> InstanceHealth | None:

@@ -1,6 +1,7 @@
 """ONNX Runtime's sessions: opened from settings, shared while a version loads, faults in Triton's words."""
 
 import functools
+import os
 import re
 import threading
 import weakref
@@ -39,7 +40,8 @@ class Sessions:
             known = self._by_artifact.setdefault(artifact, {})
             lock = known.setdefault("lock", threading.Lock())
         with lock:
-            key = (path, settings)
+            # The pool of a session runs where the thread was that made it: see host policies.
+            key = (path, settings, usable_cores())
             if key not in known:
                 known[key] = open_session(path, settings, artifact.model_directory)
             return known[key]
@@ -97,7 +99,8 @@ def _session_options(onnxruntime: Any, settings: SessionSettings, model_director
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if settings.global_pool is None:
-        options.intra_op_num_threads = settings.intra_op_threads
+        # Asked to choose, ORT counts and uses all cores, also those that are not for this model.
+        options.intra_op_num_threads = settings.intra_op_threads or len(usable_cores())
         options.inter_op_num_threads = settings.inter_op_threads
     else:
         options.use_per_session_threads = False
@@ -118,6 +121,11 @@ def _session_options(onnxruntime: Any, settings: SessionSettings, model_director
             str(resolve_inside(model_directory, library, follow_links=True))
         )
     return options
+
+
+def usable_cores() -> frozenset[int]:
+    """Those of the calling thread."""
+    return frozenset(os.sched_getaffinity(0))
 
 
 def ort_fault(error: Exception) -> RuntimeFault:

@@ -128,7 +128,7 @@ OPTIONS: tuple[Option, ...] = (
     _ignored("cuda-virtual-address-size", Kind.LIST),
     _ignored("min-supported-compute-capability", Kind.TEXT, "7.5"),
     _ignored("buffer-manager-thread-count", Kind.NUMBER, "0"),
-    _ignored("host-policy", Kind.LIST),
+    _here("host-policy", Kind.LIST, "", "<policy>,cpu-cores=<cores> or <policy>,numa-node=<node>"),
     _ignored("backend-directory", Kind.TEXT),
     _here("backend-config", Kind.LIST, "", "<backend>,<key>=<value> or <key>=<value>"),
     _ignored("repoagent-directory", Kind.TEXT),

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from inference_runtime.cli.arguments import SWITCH, Arguments, UsageError
 from inference_runtime.cli.front_ends import grpc_options, http_options
-from inference_runtime.cli.trace import trace_options
+from inference_runtime.cli.host_policies import host_policies
 from inference_runtime.cli.limits import rate_limit, response_cache_bytes
+from inference_runtime.cli.trace import trace_options
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.settings import (
     Listen,
@@ -143,6 +144,7 @@ def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:
         retries=given.number("model-load-retry-count"),
         auto_complete=not disabled,
         backend_options=_backend_options(given),
+        host_policies=host_policies(given),
     )
 
 

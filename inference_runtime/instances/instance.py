@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from inference_runtime.backends.base import LoadedInstance
 from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.host_binding import bind_thread
 from inference_runtime.telemetry.stats import DeviceStats, InstanceStats
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Instance:
         self.device = device
         self._stats = work
         self._backend = loaded.backend
+        self._host_policy = loaded.host_policy
         self._health = loaded.health
         self._runner = runner
         self._loop = loop
@@ -81,6 +83,8 @@ class Instance:
         self._thread = None
 
     def _serve(self) -> None:
+        if self._host_policy is not None:
+            bind_thread(self._host_policy)
         while True:
             work = self._work.get()
             if work is None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from inference_runtime.backends.base import BackendServices, LoadedInstance
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.instances.host_binding import bound
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.ensemble_loading import EnsembleLoader
 from inference_runtime.lifecycle.free_memory import return_free_memory
@@ -162,13 +163,20 @@ class VersionLoader:
 
     async def _instance(self, prepared: PreparedVersion, spec: InstanceSpec) -> LoadedInstance:
         backend = prepared.factory(prepared.options, self._services())
+        policy = self._settings.host_policy(spec)
+
+        def load() -> None:
+            with bound(policy):
+                backend.load(prepared.artifact, prepared.config, spec)
+
         began_ns = time.monotonic_ns()
-        await self.in_thread(lambda: backend.load(prepared.artifact, prepared.config, spec))
+        await self.in_thread(load)
         instance = LoadedInstance(
             spec,
             backend,
             time.monotonic_ns() - began_ns,
             per_request=prepared.factory.per_request,
+            host_policy=policy,
         )
         try:
             await self.in_thread(lambda: warm_up(instance, prepared.config, prepared.samples))
@@ -178,9 +186,7 @@ class VersionLoader:
         return instance
 
     def _services(self) -> BackendServices:
-        return self._given_services or BackendServices(
-            asyncio.get_running_loop(), self._inference
-        )
+        return self._given_services or BackendServices(asyncio.get_running_loop(), self._inference)
 
     def publish(self, loaded: LoadedVersion) -> None:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""

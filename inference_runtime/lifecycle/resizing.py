@@ -48,17 +48,23 @@ def shared_instances(
     """Instances of the config that can run on copies there are, and those that need a copy of their own."""
     by_place: dict[Any, list[LoadedInstance]] = {}
     for instance in instances:
-        by_place.setdefault((instance.spec.kind, instance.spec.device), []).append(instance)
+        by_place.setdefault(_place(instance.spec), []).append(instance)
     turn = dict.fromkeys(by_place, 0)
     shared: list[LoadedInstance] = []
     missing: list[InstanceSpec] = []
     for spec in config.instances():
-        place = (spec.kind, spec.device)
+        place = _place(spec)
         if place not in by_place:
             missing.append(spec)
             continue
         copies = by_place[place]
         source = copies[turn[place] % len(copies)]
         turn[place] += 1
-        shared.append(LoadedInstance(spec, source.backend, source.load_ns))
+        shared.append(
+            LoadedInstance(spec, source.backend, source.load_ns, host_policy=source.host_policy)
+        )
     return shared, missing
+
+
+def _place(spec: InstanceSpec) -> tuple[object, ...]:
+    return spec.kind, spec.device, spec.host_policy

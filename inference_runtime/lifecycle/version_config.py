@@ -36,8 +36,9 @@ from inference_runtime.spec.config_rules import (
     check_ports,
     check_response_cache,
 )
+from inference_runtime.spec.host_policy import HostPolicy, policy_name
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
-from inference_runtime.spec.model_config import ModelConfig, read
+from inference_runtime.spec.model_config import InstanceSpec, ModelConfig, read
 from inference_runtime.spec.ragged import check_ragged
 from inference_runtime.spec.sequence_rules import (
     check_sequence_batching,
@@ -52,6 +53,10 @@ class BackendSettings:
     auto_complete: bool = True
     by_backend: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all of them
     usable_gpus: tuple[int, ...] = ()
+    host_policies: Mapping[str, HostPolicy] = field(default_factory=dict)
+
+    def host_policy(self, spec: InstanceSpec) -> HostPolicy | None:
+        return self.host_policies.get(policy_name(spec.host_policy, spec.kind, spec.gpu))
 
     def options(self, backend: str) -> dict[str, str]:
         return {**self.by_backend.get("", {}), **self.by_backend.get(backend, {})}

@@ -93,7 +93,11 @@ def build_scheduler(
         members,
         [loaded.spec for loaded in active],
         ExecutionPlacement(
-            ExecutionPlace.THREAD if runners else execution_place(config), instances=len(active)
+            # The event loop is where it is, so a host policy needs a thread.
+            ExecutionPlace.THREAD
+            if runners or any(loaded.host_policy for loaded in active)
+            else execution_place(config),
+            instances=len(active),
         ),
     )
     queueing: Dispatcher | SequenceScheduler

@@ -103,6 +103,7 @@ class InstanceSpec:
     passive: bool = False
     resources: tuple[ResourceNeed, ...] = ()
     priority: int = 0
+    host_policy: str = ""  # that its group names; "": the one of its kind
 
     @property
     def gpu(self) -> int | None:
@@ -163,6 +164,7 @@ class ModelConfig:
                         group.passive,
                         group.resources,
                         group.priority,
+                        group.host_policy,
                     )
                     number += 1
 
