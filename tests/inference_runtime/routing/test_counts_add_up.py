@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -105,9 +105,9 @@ async def _counted(path, steps_) -> None:
     assert limiter.use() == []
 
 
-def totals(text: str) -> Counter[tuple[str, str]]:
+def totals(text: str) -> dict[tuple[str, str], float]:
     """Sums of every family, by outcome where it has one."""
-    found: Counter[tuple[str, str]] = Counter()
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
     for series, value in re.findall(r"^([a-z].*) (\S+)$", text, re.MULTILINE):
         outcome = re.search(r'outcome="(\w+)"', series)
         found[series.partition("{")[0], outcome[1] if outcome else ""] += float(value)
