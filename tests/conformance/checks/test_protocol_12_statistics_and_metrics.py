@@ -13,6 +13,7 @@ from tests.conformance.clients import KINDS, Client
 from tests.conformance.limited_models import count_of, statistics_of, write_echo
 from tests.conformance.repeat_model import open_stream, write_repeat
 from tests.conformance.runtime_process import runtime
+from tests.inference_runtime.routing.ensembles import step, write_ensemble
 from tests.onnx_models import add_constant, add_sub, write_model
 
 pytestmark = pytest.mark.conformance
@@ -40,6 +41,7 @@ OF_THE_MACHINE = [
     "nv_pinned_memory_pool_used_bytes",
 ]
 DELAYED = "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 400000 %s }"
+ROW = "data_type: TYPE_FP32 dims: [-1]"
 BUCKETS = """
 model_metrics { metric_control {
   metric_identifier { family: "nv_inference_first_response_histogram_ms" }
@@ -69,6 +71,8 @@ def repository(tmp_path_factory):
         more=DELAYED % "default_queue_policy { max_queue_size: 4 }",
     )
     write_repeat(path)
+    echo = step("default", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})
+    write_ensemble(path, "whole", echo, inputs={"IN": ROW}, outputs={"OUT": ROW})
     return path
 
 
@@ -311,6 +315,16 @@ def test_check_190_a_decoupled_request_counts_once_whatever_its_number_of_respon
     )
 
 
+def test_check_190_an_ensemble_counts_once_beside_its_model(detailed):
+    series = [labelled(HISTOGRAM + "_count", model) for model in ("whole", "default")]
+    before = scrape(detailed)
+    client = Client(detailed, "http")
+    client.ask("whole", {"IN": np.ones((1, 4), np.float32)})
+    client.close()
+    after = scrape(detailed)
+    assert [after[name] - before[name] for name in series] == [1, 1]
+
+
 def pending_values(server, model: str) -> tuple[list[float], int]:
     """What the gauge read while ten requests went through, from its height on; and how many failed."""
     series = labelled("nv_inference_pending_request_count", model)
@@ -346,6 +360,25 @@ def test_check_191_pending_requests_of_a_bounded_queue(server):
     values, failed = pending_values(server, "bounded")
     assert values == [4, 0]
     assert failed == 2
+
+
+def test_check_191_requests_of_an_ensemble_are_pending_at_its_models(server):
+    whole, model = (
+        labelled("nv_inference_pending_request_count", name) for name in ("whole", "default")
+    )
+    tensor = grpcclient.InferInput("IN", [1, 4], "FP32")
+    tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
+    ended: list[bool] = []
+    seen: set[tuple[float, float]] = set()
+    with server.grpc_client() as client:
+        for _ in range(5):
+            client.async_infer("whole", [tensor], lambda result, error: ended.append(error is None))
+        while len(ended) < 5:
+            samples = scrape(server)
+            seen.add((samples[whole], samples[model]))
+    assert all(ended)
+    assert {pending for pending, _ in seen} == {0}
+    assert max(pending for _, pending in seen) >= 3
 
 
 def test_check_192_gauges_of_the_machine(server):
