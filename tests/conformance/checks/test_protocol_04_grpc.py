@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import numpy as np
@@ -177,12 +178,10 @@ def test_reflection_answers_every_question(server):
     with grpc.insecure_channel(server.grpc) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         answers = list(stub.ServerReflectionInfo(iter(questions), timeout=20))
+        path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+        newer: Any = channel.stream_stream(path)
         with pytest.raises(grpc.RpcError) as caught:
-            list(
-                channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(
-                    iter([b"\xff"]), timeout=20
-                )
-            )
+            list(newer(iter([b"\xff"]), timeout=20))
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [answer.original_request for answer in answers] == questions
     assert answers[0].valid_host == "h"
@@ -255,7 +254,8 @@ def test_grpc_over_tls(repository, tmp_path, certificates):
             ) as channel,
             pytest.raises(grpc.RpcError),
         ):
-            channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=5)
+            live: Any = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            live(b"", timeout=5)
         ask_over_tls(server, certificates)
         assert server.terminate() == 0
 

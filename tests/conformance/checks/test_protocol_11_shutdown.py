@@ -3,6 +3,7 @@
 import http.client
 import signal
 import threading
+from typing import Any
 
 import grpc
 import numpy as np
@@ -78,9 +79,9 @@ def test_check_180_work_in_flight_is_finished_and_new_work_refused(tmp_path, num
             server.wait_for(lambda: streamed, "an answer on the stream")
             assert SHUTTING_DOWN in str(streamed[0])
             with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as new:
-                channel.unary_unary("/inference.GRPCInferenceService/ServerMetadata")(
-                    b"", timeout=5
-                )
+                path = "/inference.GRPCInferenceService/ServerMetadata"
+                metadata: Any = channel.unary_unary(path)
+                metadata(b"", timeout=5)
             assert new.value.code() is grpc.StatusCode.UNAVAILABLE
             assert server.wait_exit() == 0
         for thread in threads:
