@@ -55,7 +55,7 @@ bench: $(VENV)/.dev corpus   ## ratios in one run; writes bench/RESULTS.md
 	$(PY) -m bench.shared_memory
 
 requirements:                ## compile requirements/*.in again, without index addresses
-	cd requirements && for name in dev web worker runtime demo gpu; do \
+	cd requirements && for name in dev web worker runtime s3 demo gpu; do \
 	  uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header \
 	    $$([ $$name = dev ] || [ $$name = gpu ] || echo "--constraint dev.txt") $$name.in -o $$name.txt; done
 
