@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference_runtime.errors import InvalidArgument
-from inference_runtime.spec.model_config import ModelConfig, TensorSpec
+from inference_runtime.errors import InvalidArgument, Unavailable
+from inference_runtime.spec.model_config import InstanceKind, ModelConfig, TensorSpec
 
 CUDA = "CUDAExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
@@ -65,6 +65,18 @@ def asked_gpu_providers(proto: Any) -> tuple[str, ...]:
     if not entries:
         return ()
     return tuple(p.name for p in gpu_providers(proto, 0, {}) if p.name != CPU)
+
+
+def check_devices(config: ModelConfig) -> None:
+    """Accelerators for a GPU want an instance there: on a CPU nobody would notice that they do nothing."""
+    entries = config.proto.optimization.execution_accelerators.gpu_execution_accelerator
+    on_gpu = any(group.kind is InstanceKind.GPU for group in config.instance_groups)
+    if entries and not on_gpu:
+        names = ", ".join(f"'{entry.name}'" for entry in entries)
+        raise Unavailable(
+            f"model '{config.name}' asks for the GPU Execution Accelerator {names}, but none of its "
+            "instances is on a GPU"
+        )
 
 
 def _unknown_accelerator(name: str) -> InvalidArgument:

@@ -15,7 +15,7 @@ from inference_runtime.backends.base import (
     ModelArtifact,
     PortDescription,
 )
-from inference_runtime.backends.onnxruntime_accelerators import with_profiles
+from inference_runtime.backends.onnxruntime_accelerators import check_devices, with_profiles
 from inference_runtime.backends.onnxruntime_options import SessionSettings, session_settings
 from inference_runtime.backends.onnxruntime_sessions import Sessions, open_session, ort_fault
 from inference_runtime.backends.request_fault import RequestFault
@@ -80,6 +80,7 @@ class OnnxRuntimeBackend:
         return ArtifactDescription(tuple(inputs), tuple(outputs))
 
     def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
+        check_devices(config)
         path = model_file(artifact, config.default_model_filename, instance.name)
         settings = session_settings(config.proto, self._options, instance.gpu)
         if instance.gpu is None:

@@ -125,6 +125,8 @@ def _session_options(onnxruntime: Any, settings: SessionSettings, model_director
 
 def usable_cores() -> frozenset[int]:
     """Those of the calling thread."""
+    if not hasattr(os, "sched_getaffinity"):  # not on Linux: threads can not be told where to run
+        return frozenset(range(os.cpu_count() or 1))
     return frozenset(os.sched_getaffinity(0))
 
 

@@ -9,11 +9,12 @@ from inference_runtime.backends.onnxruntime_accelerators import (
     TENSORRT,
     Provider,
     asked_gpu_providers,
+    check_devices,
     cpu_providers,
     gpu_providers,
     with_profiles,
 )
-from inference_runtime.errors import InvalidArgument
+from inference_runtime.errors import InvalidArgument, Unavailable
 from inference_runtime.spec.config_text import config_from_text
 from inference_runtime.spec.model_config import read
 
@@ -102,6 +103,16 @@ def test_older_configs_keep_options_of_cuda_with_the_model():
     }
     with pytest.raises(InvalidArgument, match="'cudnn_conv_algo_search' must be one of 0, 1, 2"):
         gpu_providers(proto, 0, {"cudnn_conv_algo_search": "7"})
+
+
+@pytest.mark.parametrize("kind", ["KIND_CPU", "KIND_MODEL"])
+def test_an_accelerator_of_gpus_without_an_instance_on_one_is_no_silent_fallback(kind):
+    group = "instance_group { kind: %s count: 1 }"
+    with pytest.raises(Unavailable, match="asks for the GPU Execution Accelerator 'tensorrt'"):
+        check_devices(read(proto_of("gpu", "tensorrt", group % kind)))
+    both = group % kind + "instance_group { kind: KIND_GPU gpus: 0 count: 1 }"
+    check_devices(read(proto_of("gpu", "tensorrt", both)))
+    check_devices(read(proto_of("cpu", "openvino", group % kind)))
 
 
 PORTS = (
