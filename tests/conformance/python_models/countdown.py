@@ -27,4 +27,6 @@ class TritonPythonModel:
             sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     def value(self, request, name):
-        return pb_utils.get_input_tensor_by_name(request, name).as_numpy().ravel()[0]
+        """Without sequences every request is a start, and has no id."""
+        tensor = pb_utils.get_input_tensor_by_name(request, name)
+        return name == "START" if tensor is None else tensor.as_numpy().ravel()[0]

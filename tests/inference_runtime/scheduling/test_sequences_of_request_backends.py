@@ -66,10 +66,14 @@ def make_stage(strategy: str, *, iterative: bool = True, idle_us: int = 5_000_00
     loop = ThreadedLoop()
     assert config.sequence_batching is not None
     runner = SequenceRequestRunner(
-        config, config.sequence_batching, model_name="seq", version=1, loop=loop
+        config,
+        config.sequence_batching,
+        model_name="seq",
+        version=1,
+        loop=loop,  # type: ignore[arg-type]
     )
     stage = SequenceStage(config, backend=Countdown(), runner=runner, loop=loop)
-    runner.deliver = partial(stage.scheduler.deliver, stage.workers[0])
+    runner.deliver = partial(stage.scheduler.deliver, stage.workers[0])  # type: ignore[arg-type]
     return stage
 
 
