@@ -13,6 +13,7 @@ from tritonclient.utils import InferenceServerException
 from tests.conformance.client_regions import SIZE, registered, shared_input
 from tests.conformance.clients import KINDS, Client
 from tests.conformance.limited_models import count_of, need, statistics_of, write_echo
+from tests.conformance.python_models import ONE_TO_ONE, write_python_model
 from tests.conformance.repeat_model import write_repeat
 from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.routing.ensembles import CHAIN, step, write_adders, write_ensemble
@@ -242,6 +243,31 @@ def test_holders_are_named_and_an_unload_gives_their_slots_back(tmp_path):
             thread.join()
         server.wait_for(lambda: pools(server)["R", "global"]["in_use"] == 0, "all slots back")
         assert pools(server)["R", "global"]["holders"] == []
+
+
+DYING = """
+import os, signal
+
+class TritonPythonModel:
+    def execute(self, requests):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_slots_of_a_model_whose_process_dies_come_back(tmp_path):
+    repository = tmp_path / "repository"
+    limits = f"{ONE_TO_ONE} instance_group {{ rate_limiter {{ {need('R')} }} }}"
+    write_python_model(repository, "dying", source=DYING, config=limits)
+    write_echo(repository, "other", needs=need("R"))
+    with runtime(repository, tmp_path / "log", LIMITED, "--load-model=*") as server:
+        client = Client(server, "grpc")
+        for _ in range(3):
+            with pytest.raises(InferenceServerException):
+                client.ask("dying", {"IN": np.ones(1, np.int32)})
+            assert ask(client, "other").as_numpy("OUTPUT0").tolist() == [[1.0] * 4]
+            pool = pools(server)["R", "global"]
+            assert (pool["in_use"], pool["waiting"], pool["holders"]) == (0, 0, [])
+        client.close()
 
 
 def metrics(server) -> str:
