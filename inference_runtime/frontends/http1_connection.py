@@ -26,6 +26,7 @@ _END: Final = b"\r\n\r\n"
 _HEAD_LIMIT: Final = 65536
 _PIPELINE_LIMIT: Final = 262144  # bytes that may wait behind a request under way
 _WRITE_HIGH_WATER: Final = 1 << 20
+_PROBE_AGAIN_S: Final = 0.05  # by then the first probe has come back from where nobody listens
 _DISCARD_LIMIT: Final = 1 << 30  # a refused body is read to its end up to this size
 
 
@@ -52,10 +53,12 @@ class Http1Connection(asyncio.Protocol):
         "closing",
         "current",
         "draining",
+        "ended",
         "heard",
         "paused",
         "plan",
         "request",
+        "spoken",
         "transport",
     )
 
@@ -74,6 +77,8 @@ class Http1Connection(asyncio.Protocol):
         self.busy = False  # a request is with its route
         self.paused = False  # the client does not read its answers
         self.draining = False
+        self.ended = False  # the client has closed its side
+        self.spoken = False  # some of the answer under way is out
         self.closing = False
         self.heard = True
         self.request: Any = None
@@ -98,7 +103,26 @@ class Http1Connection(asyncio.Protocol):
         self._joins.left(self)
 
     def eof_received(self) -> bool:
-        return False
+        """True where the client may still listen: one that only closed its side gets its answers.
+
+        A client that is gone looks the same at first. What tells them apart is to write to it, so it is
+        sent interim answers, which mean nothing to one that is there.
+        """
+        if self.closing or not self.busy or self.spoken or self.current is None:
+            return False
+        if self.current.head.old:
+            return False  # HTTP/1.0 knows no interim answers
+        self.ended = True
+        if not self._rest:
+            self.draining = True
+        self.probe()
+        asyncio.get_running_loop().call_later(_PROBE_AGAIN_S, self.probe)
+        return True
+
+    def probe(self) -> None:
+        """Finds out whether a client that closed its side is still there, as long as it awaits an answer."""
+        if self.ended and self.busy and not self.spoken and not self.closing:
+            self.transport.write(CONTINUE)
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -264,10 +288,12 @@ class Http1Connection(asyncio.Protocol):
     def write(self, data: Bytes) -> None:
         """Never raises: a client that is gone takes no other request with it."""
         if not self.closing:
+            self.spoken = True
             self.transport.write(data)
 
     def write_parts(self, parts: Sequence[Bytes]) -> None:
         if not self.closing:
+            self.spoken = True
             self.transport.writelines(parts)
 
     def send_whole(self, whole: bytes) -> None:
@@ -279,7 +305,7 @@ class Http1Connection(asyncio.Protocol):
 
     def sent(self) -> None:
         """The answer is written: the connection is free, or done."""
-        self.busy = False
+        self.busy = self.spoken = False
         if self.draining or (self.current is not None and not self.current.head.keep_alive):
             self.close()
         elif self._rest:
@@ -291,11 +317,15 @@ class Http1Connection(asyncio.Protocol):
     def _resume(self) -> None:
         if self.closing or self.busy or self.paused or self._body is not None:
             return
-        if not self.transport.is_reading():
+        if not (self.transport.is_reading() or self.ended):
             self.transport.resume_reading()
         data, self._rest = self._rest, b""
         if data:
             self._consume(data, self._at)
+        if self.ended and not self._rest:
+            self.draining = True
+        if self.ended and not self.busy:
+            self.close()
 
     def _refuse(self, reply: HttpReply) -> None:
         """Answers what can not be a request, and ends the connection.

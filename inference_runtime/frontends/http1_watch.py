@@ -43,6 +43,7 @@ class HttpWatch:
                 connection.abort()
         elif connection.busy:
             self._silent = 0.0
+            connection.probe()
         else:
             self._check_client(elapsed_s)
 

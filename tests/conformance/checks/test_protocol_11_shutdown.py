@@ -78,10 +78,11 @@ def test_check_180_work_in_flight_is_finished_and_new_work_refused(tmp_path, num
             open_grpc.async_stream_infer("slow", [slow_input(grpcclient, 1)])
             server.wait_for(lambda: streamed, "an answer on the stream")
             assert SHUTTING_DOWN in str(streamed[0])
-            with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as new:
+            with grpc.insecure_channel(server.grpc) as channel:
                 path = "/inference.GRPCInferenceService/ServerMetadata"
                 metadata: Any = channel.unary_unary(path)
-                metadata(b"", timeout=5)
+                with pytest.raises(grpc.RpcError) as new:
+                    metadata(b"", timeout=5)
             assert new.value.code() is grpc.StatusCode.UNAVAILABLE
             assert server.wait_exit() == 0
         for thread in threads:

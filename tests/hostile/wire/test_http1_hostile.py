@@ -1,6 +1,7 @@
 """What HTTP/1.1 clients may not do, over real sockets; the server must serve the next one."""
 
 import random
+import socket
 import threading
 from contextlib import closing
 
@@ -77,6 +78,34 @@ def test_a_client_that_leaves_is_not_served_to_the_end(served):
         sock.sendall(http_infer("held"))
         served.wait_until(lambda: len(served.core.waiting) == 1)
     served.wait_until(lambda: len(served.core.cancelled) == 1)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_client_that_only_closed_its_side_gets_its_answers(served, count):
+    with closing(served.connect_http()) as sock:
+        sock.sendall(http_infer("held") * count)
+        served.wait_until(lambda: len(served.core.waiting) == 1)
+        sock.shutdown(socket.SHUT_WR)
+        answer = sock.recv(25, socket.MSG_WAITALL)
+        assert answer == b"HTTP/1.1 100 Continue\r\n\r\n"
+        for _ in range(count):
+            served.wait_until(lambda: len(served.core.waiting) == 1)
+            served.call(served.core.release)
+        answer += receive_all(sock)
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == count
+    last = answer.rpartition(b"HTTP/1.1 200 OK\r\n")[2]
+    assert b"Connection: close\r\n" in last
+    assert not served.core.cancelled
+
+
+def test_a_client_that_closed_its_side_in_the_middle_of_a_request_gets_nothing(served):
+    with closing(served.connect_http()) as sock:
+        sock.sendall(http_infer("held") + http_infer()[:-1])
+        served.wait_until(lambda: len(served.core.waiting) == 1)
+        sock.shutdown(socket.SHUT_WR)
+        served.call(served.core.release)
+        assert receive_all(sock).count(b"HTTP/1.1 200 OK\r\n") == 1
+    served.wait_until(lambda: not served.http.connections)
 
 
 def test_answers_to_clients_that_left_cost_nobody_else_theirs(served):
