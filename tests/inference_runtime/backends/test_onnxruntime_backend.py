@@ -168,7 +168,10 @@ def test_threads_default_to_one_and_follow_model_then_server():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (parameter("execution_mode", "7"), "Expected values for  execution_mode are 0 or 1 but got 7 ."),
+        (
+            parameter("execution_mode", "7"),
+            "Expected values for  execution_mode are 0 or 1 but got 7 .",
+        ),
         (parameter("intra_op_thread_count", "x"), "must be a non-negative integer, got 'x'"),
         (
             'optimization { execution_accelerators { cpu_execution_accelerator { name: "foo" } } }',
