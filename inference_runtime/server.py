@@ -148,7 +148,7 @@ class Server:
                 regions=self._regions,
             )
         )
-        services.inference.bind(self.core.infer, self.core.cancel)
+        services.inference.bind(self.core.infer_inner, self.core.cancel)
         services.models.bind(self.core.control)
 
     async def _serve(self) -> None:

@@ -198,6 +198,13 @@ class RuntimeCore:
         if trace is not None:
             trace.queued()
 
+    def infer_inner(self, request: InferRequest) -> None:
+        """What models ask of models, which is traced with the request it is part of."""
+        trace = self._tracer.begin_inner(request) if self._tracer.tracing else None
+        self._router.infer(request)
+        if trace is not None:
+            trace.queued()
+
     # Changing what there is
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:

@@ -64,6 +64,10 @@ class _Call:
     key: Key
     responses: int = 0
 
+    @property
+    def parent(self) -> InferRequest:
+        return self.run.request
+
 
 class EnsembleScheduler:
     def __init__(

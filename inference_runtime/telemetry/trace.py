@@ -2,6 +2,7 @@
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,7 +56,7 @@ class Trace:
 
     __slots__ = (
         "_clock", "_done", "_finished", "_partial", "id", "link", "model_name", "model_version",
-        "moments", "owner", "protocol", "request_id", "tensors", "values",
+        "moments", "owner", "parent", "protocol", "request", "request_id", "span", "tensors", "values",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +75,10 @@ class Trace:
         self._finished = finished
         self._done: Done | None = None
         self._partial: Done | None = None
-        self.link: SpanLink | None = None
+        self.link: SpanLink | None = None  # to the caller's span
+        self.span: SpanLink | None = None  # of the model's part of it, once somebody asked
+        self.parent: Trace | None = None  # of the request that this one is part of
+        self.request: InferRequest | None = None  # while it is not answered
         self.protocol = ""
         self.model_name = ""
         self.model_version = ""
@@ -90,6 +94,7 @@ class Trace:
         self._done, request.done = request.done, self._ended
         if request.partial is not None and TENSORS in self.values.levels:
             self._partial, request.partial = request.partial, self._responded
+        self.request = request
         self.protocol = protocol
         self.request_id = request.id
         self.model_name = request.head.model_name
@@ -97,6 +102,16 @@ class Trace:
         self._note(*((name, received_ns) for name in _RECEIVED.get(protocol, ())))
         self._note(("REQUEST_START", self._clock()))
         self._keep("TENSOR_QUEUE_INPUT", request.head.inputs, request.data)
+
+    def model_span(self) -> SpanLink:
+        """The identity of the span that is the model's."""
+        if self.span is None:
+            if self.parent is not None:
+                trace_id = self.parent.model_span().trace_id
+            else:
+                trace_id = self.link.trace_id if self.link is not None else secrets.token_hex(16)
+            self.span = SpanLink(trace_id, secrets.token_hex(8))
+        return self.span
 
     def queued(self) -> None:
         """The scheduler has it; unless it has been answered already."""
@@ -113,7 +128,7 @@ class Trace:
         ended_ns = self._clock()
         version = request.version
         if version is not None:
-            self.model_name, self.model_version = version.name, version.number_text
+            self.model_name, self.model_version = bare_name(version.name), version.number_text
             if isinstance(answer, InferResponse):
                 self._executed(request, version.stats.latest_execution)
                 self._keep("TENSOR_BACKEND_INPUT", request.head.inputs, request.data)
@@ -157,6 +172,8 @@ class Trace:
         """As tritonserver's trace file has it."""
         head: dict[str, Any] = {"id": self.id, "model_name": self.model_name}
         head["model_version"] = int(self.model_version or -1)
+        if self.parent is not None:
+            head["parent_id"] = self.parent.id
         if self.request_id:
             head["request_id"] = self.request_id
         rows = [head]

@@ -116,18 +116,26 @@ class SpanExporter:
 
 
 def spans(trace: Trace, offset_ns: int) -> list[Span]:
-    """The request, the model inside it, and the computation inside that; none without timestamps."""
+    """The request, the model inside it, and the computation inside that; none without timestamps.
+
+    A request that is part of another begins with its model, inside the other's.
+    """
     if not trace.moments:
         return []
-    link = trace.link or SpanLink(secrets.token_hex(16), "")
+    model_link = trace.model_span()
+    link = trace.link or SpanLink(model_link.trace_id, "")
     moments = [(name, ns + offset_ns) for name, ns in trace.moments]
     of_model = [moment for moment in moments if moment[0] in _OF_THE_MODEL]
     computing = [moment for moment in moments if moment[0].startswith("COMPUTE_")]
     outside = [moment for moment in moments if moment not in of_model and moment not in computing]
-    whole = outside or of_model
-    root = _span("InferRequest", link, whole, kind=_SERVER)
-    parent = SpanLink(link.trace_id, root["spanId"])
+    found: list[Span] = []
+    if trace.parent is not None:
+        parent = trace.parent.model_span()
+    else:
+        found.append(_span("InferRequest", link, outside or of_model, kind=_SERVER))
+        parent = SpanLink(link.trace_id, found[0]["spanId"])
     model = _span(trace.model_name, parent, of_model)
+    model["spanId"] = model_link.span_id
     attributes = {
         "triton.model_name": trace.model_name,
         "triton.model_version": trace.model_version,
@@ -136,9 +144,9 @@ def spans(trace: Trace, offset_ns: int) -> list[Span]:
     if trace.request_id:
         attributes["triton.request_id"] = trace.request_id
     model["attributes"] = _attributes(attributes)
-    found = [root, model]
+    found.append(model)
     if computing:
-        found.append(_span("compute", SpanLink(link.trace_id, model["spanId"]), computing))
+        found.append(_span("compute", model_link, computing))
     return found
 
 

@@ -34,6 +34,7 @@ class Tracer:
         self._clock = clock
         self._count = 0
         self._open: dict[str, int] = {}  # by owner: traces whose requests are not answered
+        self._traces: dict[InferRequest, Trace] = {}  # the same, by request
         self._sink: _Sink
         if self.options.mode is TraceMode.OPENTELEMETRY:
             self._sink = SpanExporter(self.options.export)
@@ -64,14 +65,36 @@ class Tracer:
         values = self.settings.sample(model, propagated=link is not None)
         if values is None:
             return None
-        self._count += 1
-        self._open[owner] = self._open.get(owner, 0) + 1
-        trace = Trace(self._count, values, owner, clock=self._clock, finished=self._finished)
+        trace = self._new(values, owner)
         trace.link = link
-        trace.begin(request, getattr(request.context, "protocol", ""))
+        self._begin(trace, request, getattr(request.context, "protocol", ""))
         if values.count == 0:
             self.on_switch()
         return trace
+
+    @property
+    def tracing(self) -> bool:
+        """Whether a request is being traced right now."""
+        return bool(self._traces)
+
+    def begin_inner(self, request: InferRequest) -> Trace | None:
+        """Of a request that a model makes: traced if the one it is part of is, which its context names."""
+        parent = self._traces.get(getattr(request.context, "parent", None) or request)
+        if parent is None:
+            return None
+        trace = self._new(parent.values, parent.owner)
+        trace.parent = parent
+        self._begin(trace, request, "")
+        return trace
+
+    def _new(self, values: TraceValues, owner: str) -> Trace:
+        self._count += 1
+        return Trace(self._count, values, owner, clock=self._clock, finished=self._finished)
+
+    def _begin(self, trace: Trace, request: InferRequest, protocol: str) -> None:
+        self._open[trace.owner] = self._open.get(trace.owner, 0) + 1
+        self._traces[request] = trace
+        trace.begin(request, protocol)
 
     def _link_of(self, request: InferRequest) -> SpanLink | None:
         header = getattr(request.context, "header", None) if self._propagates else None
@@ -79,6 +102,9 @@ class Tracer:
 
     def _finished(self, trace: Trace) -> None:
         owner, log_frequency = trace.owner, trace.values.log_frequency
+        if trace.request is not None:
+            del self._traces[trace.request]
+            trace.request = None
         self._sink.add(trace, log_frequency)
         self._open[owner] -= 1
         if not self._open[owner]:

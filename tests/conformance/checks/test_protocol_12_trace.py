@@ -28,6 +28,24 @@ PHASES = (
     "COMPUTE_END",
     "REQUEST_END",
 )
+CHAIN = """
+platform: "ensemble"
+max_batch_size: 8
+input { name: "X" data_type: TYPE_INT32 dims: [16] }
+output { name: "Y" data_type: TYPE_INT32 dims: [16] }
+ensemble_scheduling {
+  step {
+    model_name: "simple" model_version: -1
+    input_map { key: "INPUT0" value: "X" } input_map { key: "INPUT1" value: "X" }
+    output_map { key: "OUTPUT0" value: "twice" }
+  }
+  step {
+    model_name: "simple" model_version: -1
+    input_map { key: "INPUT0" value: "twice" } input_map { key: "INPUT1" value: "X" }
+    output_map { key: "OUTPUT0" value: "Y" }
+  }
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +53,8 @@ def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_model(path, "simple", add_sub(), config="max_batch_size: 8")
     write_model(path, "strings", identity("BYTES"))
+    (path / "chain/1").mkdir(parents=True)
+    (path / "chain/config.pbtxt").write_text(CHAIN)
     return path
 
 
@@ -306,6 +326,38 @@ def test_check_196_streams_are_traced_request_by_request(server, trace_file):
     assert [set(PHASES) <= set(trace["moments"]) for trace in traces(trace_file)] == [True, True]
 
 
+def infer_chain(server):
+    with server.grpc_client() as client:
+        tensor = grpcclient.InferInput("X", [1, 16], "INT32")
+        tensor.set_data_from_numpy(DATA)
+        np.testing.assert_array_equal(client.infer("chain", [tensor]).as_numpy("Y"), DATA * 3)
+
+
+def test_check_196_the_steps_of_an_ensemble_are_traced_with_it(server, trace_file):
+    trace_file.unlink(missing_ok=True)
+    change = {"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "1"}
+    assert server.call("POST", "/v2/models/chain/trace/setting", change)[0] == 200
+    for _ in range(
+        3
+    ):  # the second is traced, and its steps whatever their model's own settings say
+        infer_chain(server)
+    server.wait_for(
+        lambda: trace_file.exists() and trace_file.read_text().endswith("]"), "the trace file"
+    )
+    found = {trace["id"]: trace for trace in traces(trace_file)}
+    (whole,) = [trace for trace in found.values() if trace["model_name"] == "chain"]
+    steps = [trace for trace in found.values() if trace["model_name"] == "simple"]
+    assert len(found) == 3
+    assert [trace["parent_id"] for trace in steps] == [whole["id"]] * 2
+    assert "parent_id" not in whole
+    for step in steps:
+        assert whole["moments"]["REQUEST_START"] <= step["moments"]["REQUEST_START"]
+        assert step["moments"]["REQUEST_END"] <= whole["moments"]["REQUEST_END"]
+        assert "HTTP_RECV_START" not in step["moments"]
+    clear = {"trace_level": None, "trace_rate": None, "trace_count": None}
+    assert server.call("POST", "/v2/models/chain/trace/setting", clear)[0] == 200
+
+
 def test_check_196_without_a_file_nothing_can_be_traced(repository, tmp_path):
     with runtime(repository, tmp_path / "log") as server:
         status, body = server.call("POST", "/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]})
@@ -398,8 +450,14 @@ def test_check_194_opentelemetry_spans_reach_the_collector(repository, tmp_path,
         server.wait_for(lambda: len(collector.spans) == 6, "three more")
         assert server.call("POST", "/v2/trace/setting", {"trace_rate": "1"})[0] == 200
         infer(server)
+        infer_chain(server)
         assert server.terminate() == 0  # which sends the rest
-    assert len(collector.spans) == 9
+    chain = collector.spans[9:]
+    (whole,) = [span for span in chain if span["name"] == "chain"]
+    steps = [span for span in chain if span["name"] == "simple"]
+    assert [span["parentSpanId"] for span in steps] == [whole["spanId"]] * 2
+    assert {span["traceId"] for span in chain} == {whole["traceId"]}
+    assert sum(span["name"] == "InferRequest" for span in chain) == 1
     assert collector.resources[0] == {"service.name": "mine", "key": "value"}
     for first in (0, 3, 6):
         root, model, compute = collector.spans[first : first + 3]
