@@ -10,7 +10,7 @@ from stack.settings import StackSettings
 def main() -> int:
     corpus = Corpus(StackSettings.read().home / "corpus")
     try:
-        for model in (corpus.efficientnet, corpus.minilm, corpus.lightgbm()):
+        for model in (corpus.efficientnet, corpus.minilm, corpus.lightgbm(), corpus.voice):
             print(f"{model.name}: {model.file}")
     except FetchFailed as problem:
         print(problem, file=sys.stderr)

