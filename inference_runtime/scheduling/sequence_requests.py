@@ -1,6 +1,6 @@
 """A request of a sequence: what it must say, what its filler and its next step look like. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -8,7 +8,10 @@ from inference_runtime.errors import DeadlineExceeded, InvalidArgument, RuntimeF
 from inference_runtime.scheduling.faults import cancelled, deadline_passed
 from inference_runtime.scheduling.sequence_table import LiveSequence
 from inference_runtime.spec.messages import Answer, InferRequest, RequestHead
+from inference_runtime.spec.request_plan import RequestPlan
 from inference_runtime.spec.sequence_config import SequenceBatching
+
+_MAX_PLANS = 1024
 
 
 def request_fault(
@@ -103,6 +106,20 @@ class Iterations:
 
     def end(self, request: InferRequest) -> None:
         request.head = self._own_heads.pop(request)
+
+
+class EqualPlans:
+    """One plan for all that are equal: each sequence has heads, and so plans, of its own, and batches
+    of one plan are joined and split without looking at each request."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Hashable, RequestPlan] = {}
+
+    def one_for(self, plan: RequestPlan) -> RequestPlan:
+        if len(self._plans) >= _MAX_PLANS:
+            self._plans.clear()
+        key = (plan.sources, plan.shapes, plan.byte_sizes, plan.outputs)
+        return self._plans.setdefault(key, plan)
 
 
 def step_on(request: InferRequest) -> None:

@@ -21,6 +21,7 @@ from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
 from inference_runtime.scheduling.sequence_lanes import Lane, LaneEvents, SequenceLanes
 from inference_runtime.scheduling.sequence_patience import Patience
 from inference_runtime.scheduling.sequence_requests import (
+    EqualPlans,
     Iterations,
     lateness,
     next_limit,
@@ -74,6 +75,7 @@ class SequenceScheduler:
         )
         self._table = SequenceTable(len(parts.lanes), parts.slots_per_lane)
         self._patience = Patience(parts.sequences.max_idle_ns)
+        self._plans = EqualPlans()
         self._owners: dict[InferRequest, LiveSequence] = {}
         self._hold = parts.hold
         self._iterations = Iterations(parts.sequences) if parts.sequences.iterative else None
@@ -138,6 +140,7 @@ class SequenceScheduler:
                 head.sequence_id,
                 self._model,
             )
+        request.plan = self._plans.one_for(request.plan)
         self._inflight.accept(request)
         self._enqueue(sequence, request)
 
