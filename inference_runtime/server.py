@@ -26,6 +26,8 @@ from inference_runtime.lifecycle.start_up import (
 )
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
+from inference_runtime.repository.locations import open_stores
+from inference_runtime.repository.model_cache import ModelCache
 from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing.core import CoreParts, RuntimeCore
 from inference_runtime.routing.slots import Slots
@@ -48,6 +50,7 @@ from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
+MODEL_CACHE_DIRECTORY = "models"  # of the state directory: copies of models from object storage
 _WIND_UP_SECONDS = 5.0  # for answers on their way out, after the last request is settled
 _COLLECT_EVERY = (
     20_000  # allocations; a request leaves few cycles, and a collection stops everything
@@ -73,12 +76,19 @@ class Server:
         explicit = settings.mode is ModelControlMode.EXPLICIT
         state = settings.state_directory
         self._telemetry = Telemetry(settings.metrics_options)
+        cache_directory = state / MODEL_CACHE_DIRECTORY if state is not None else None
+        self._copies = ModelCache(cache_directory, settings.cache_bytes)
+        try:
+            stores = open_stores(settings.repositories, self._copies)
+        except RuntimeFault as fault:
+            raise ServerFailed(f"error: creating server: {fault.text}") from fault
         self._repository = ModelRepository(
-            settings.repositories,
+            stores,
             config_name=settings.config_name,
             require_complete=not settings.loading.auto_complete,
+            namespacing=settings.namespacing,
         )
-        self._registry = ModelRegistry()
+        self._registry = ModelRegistry(namespacing=settings.namespacing)
         self._wanted = WantedModels(state if explicit else None)
         self._traffic = TrafficStore(state)
         self._regions = Regions(settings.regions)
@@ -134,7 +144,6 @@ class Server:
         )
         self.core = RuntimeCore(
             CoreParts(
-                repository=self._repository,
                 registry=self._registry,
                 lifecycle=self._lifecycle,
                 traffic=self._traffic,
@@ -206,42 +215,37 @@ class Server:
     async def _load(self) -> None:
         settings = self._settings
         self.core.restore_traffic()
-        missing = self._repository.missing_roots()
-        if missing:
-            self._fail(f"Internal - failed to stat file {missing[0]}: no such directory")
+        problems = await self._loader.looking(self._repository.problems)
+        if problems:
+            self._fail(f"Internal - {problems[0]}", usable=False)
             return
-        try:
-            asked = asked_for(settings.mode, settings.load_models, self._repository)
-        except OSError as error:
-            self._fail(f"Internal - the model repository can not be read: {error}")
-            return
+        asked = await self._loader.looking(
+            lambda: asked_for(settings.mode, settings.load_models, self._repository)
+        )
         start = await load_at_start(self._lifecycle, asked, self._wanted.restore())
-        self._tell(start)
+        await self._tell(start)
         if start.failures:
             self._fail("Internal - failed to load all models")
         self.core.started()
 
-    def _tell(self, start: StartUp) -> None:
+    async def _tell(self, start: StartUp) -> None:
         logger.info(
             "%d models loaded, %d failed", len(start.loaded), len(start.failures) + len(start.lost)
         )
-        for entry in self.core.repository_index(False):
+        for entry in await self.core.repository_index(False):
             logger.info(
                 "| %s | %s | %s | %s |", entry.name, entry.version, entry.state, entry.reason
             )
         if not start.loaded and self._settings.mode is not ModelControlMode.EXPLICIT:
-            roots = ", ".join(map(str, self._settings.repositories))
+            roots = ", ".join(location.shown for location in self._settings.repositories)
             logger.warning("no model was found in %s: is this the right directory?", roots)
 
-    def _fail(self, text: str) -> None:
+    def _fail(self, text: str, *, usable: bool = True) -> None:
         if self._settings.exit_on_error:
             raise ServerFailed(f"error: creating server: {text}")
         logger.error("error: creating server: %s", text)
-        if not self._repository_usable():
+        if not usable:
             self.core.failed()
-
-    def _repository_usable(self) -> bool:
-        return not self._repository.missing_roots()
 
     async def _until_exit(self) -> None:
         poller: asyncio.Task[None] | None = None
@@ -277,6 +281,7 @@ class Server:
         self._regions.close()
         self._loader.close()
         self._wanted.close()
+        self._copies.close()
         self._tracer.close()
         if not finished:
             logger.error("Exit timeout expired. Exiting immediately.")

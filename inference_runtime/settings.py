@@ -8,6 +8,8 @@ from pathlib import Path
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.http_server import HttpOptions
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.repository.locations import Credentials, Location, read_credentials
+from inference_runtime.repository.model_cache import DEFAULT_MAX_BYTES
 from inference_runtime.scheduling.hold import Hold
 from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
@@ -38,7 +40,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    repositories: tuple[Path, ...]
+    repositories: tuple[Location, ...]
     http: Listen
     grpc: Listen
     metrics: Listen
@@ -47,6 +49,8 @@ class RuntimeSettings:
     load_models: tuple[str, ...] = ()
     poll_seconds: float = 15.0
     config_name: str = ""
+    namespacing: bool = False
+    cache_bytes: int = DEFAULT_MAX_BYTES  # of local copies of models from object storage
     exit_on_error: bool = True
     exit_timeout_seconds: float = 30.0
     strict_readiness: bool = True
@@ -78,6 +82,12 @@ def child_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in _OWN_VARIABLES and not name.startswith(_OWN_PREFIXES)
     }
+
+
+def cloud_credentials() -> Credentials:
+    """Of the file that TRITON_CLOUD_CREDENTIAL_PATH names; raises InvalidArgument for one that can not be read."""
+    path = os.environ.get("TRITON_CLOUD_CREDENTIAL_PATH", "")
+    return read_credentials(Path(path)) if path else {}
 
 
 def escapes_log_messages() -> bool:

@@ -47,7 +47,7 @@ def _refused(name: str, kind: Kind, default: str = "") -> Option:
 
 OPTIONS: tuple[Option, ...] = (
     _here("id", Kind.TEXT, "triton", "the server's name in its metadata"),
-    _here("model-repository", Kind.LIST, "", "directory of models; may be repeated"),
+    _here("model-repository", Kind.LIST, "", "directory or URL of models; may be repeated"),
     _here("model-store", Kind.LIST, "", "the same as --model-repository"),
     _here("exit-on-error", Kind.SWITCH, "true", "end when a model of the start does not load"),
     _here("exit-timeout-secs", Kind.NUMBER, "30", "how long to wait for requests in flight"),
@@ -60,7 +60,7 @@ OPTIONS: tuple[Option, ...] = (
     _here("model-config-name", Kind.TEXT, "", "use configs/<name>.pbtxt where a model has one"),
     _here("model-load-thread-count", Kind.NUMBER, "4", "threads that load models"),
     _here("model-load-retry-count", Kind.NUMBER, "0", "how often to try a failed load again"),
-    _refused("model-namespacing", Kind.SWITCH, "false"),
+    _here("model-namespacing", Kind.SWITCH, "false", "several models of one name"),
     _refused("model-load-gpu-limit", Kind.LIST),
     _ignored("enable-peer-access", Kind.SWITCH, "true"),
     _here("allow-http", Kind.SWITCH, "true", "serve HTTP"),
@@ -138,6 +138,7 @@ OPTIONS: tuple[Option, ...] = (
     _here("switchyard-shm-remote", Kind.SWITCH, "false", "clients outside of loopback may, too"),
     _here("switchyard-shm-regions", Kind.NUMBER, "512", "regions that may be registered at once"),
     _here("switchyard-shm-bytes", Kind.NUMBER, "4294967296", "shared memory inputs in flight"),
+    _here("switchyard-cache-bytes", Kind.NUMBER, "107374182400", "copies of models from afar"),
     _here("switchyard-state-dir", Kind.TEXT, "", "keeps traffic tables and explicit loads"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}

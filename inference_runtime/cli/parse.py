@@ -8,11 +8,14 @@ from inference_runtime.cli.front_ends import grpc_options, http_options
 from inference_runtime.cli.host_policies import host_policies
 from inference_runtime.cli.limits import rate_limit, response_cache_bytes
 from inference_runtime.cli.trace import trace_options
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.lifecycle.start_up import ModelControlMode
+from inference_runtime.repository.locations import Location, read_location
 from inference_runtime.settings import (
     Listen,
     LoadSettings,
     RuntimeSettings,
+    cloud_credentials,
     escapes_log_messages,
     span_export_defaults,
 )
@@ -40,7 +43,7 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
     mode = _mode(given)
     state = given.text("switchyard-state-dir")
     settings = RuntimeSettings(
-        repositories=tuple(Path(path) for path in dict.fromkeys(repositories)),
+        repositories=_repositories(repositories),
         http=_listen(given, "HTTP", "http"),
         grpc=_listen(given, "GRPC", "grpc"),
         metrics=_metrics_listen(given),
@@ -49,6 +52,8 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         load_models=tuple(given.many("load-model")),
         poll_seconds=given.number("repository-poll-secs", 1),
         config_name=_config_name(given),
+        namespacing=given.switch("model-namespacing"),
+        cache_bytes=given.number("switchyard-cache-bytes", 1),
         exit_on_error=given.switch("exit-on-error"),
         exit_timeout_seconds=given.number("exit-timeout-secs"),
         strict_readiness=given.switch("strict-readiness"),
@@ -65,6 +70,14 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
     )
     _check_ports(settings.listens)
     return settings, warnings
+
+
+def _repositories(given: Sequence[str]) -> tuple[Location, ...]:
+    try:
+        credentials = cloud_credentials()
+        return tuple(read_location(text, credentials) for text in dict.fromkeys(given))
+    except InvalidArgument as fault:
+        raise UsageError(f'Bad option: "--model-repository". {fault.text}') from fault
 
 
 def _mode(given: Arguments) -> ModelControlMode:

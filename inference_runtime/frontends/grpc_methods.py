@@ -128,9 +128,9 @@ class _Handlers:
     def _model_statistics(self, request: pb.ModelStatisticsRequest) -> Reply:
         return self._core.model_statistics(request.name, request.version)
 
-    def _index(self, request: pb.RepositoryIndexRequest) -> Reply:
+    async def _index(self, request: pb.RepositoryIndexRequest) -> Reply:
         _refuse_repository(request.repository_name)
-        return admin_codec.index_message(self._core.repository_index(request.ready))
+        return admin_codec.index_message(await self._core.repository_index(request.ready))
 
     async def _load(self, request: pb.RepositoryModelLoadRequest) -> Reply:
         _refuse_repository(request.repository_name)

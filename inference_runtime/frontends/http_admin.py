@@ -72,9 +72,9 @@ class AdminHandlers:
     def _statistics(self, call: HttpCall) -> HttpReply:
         return HttpReply(admin_codec.message_json(self._core.model_statistics(*_target(call))))
 
-    def _index(self, call: HttpCall) -> HttpReply:
+    async def _index(self, call: HttpCall) -> HttpReply:
         ready_only = admin_codec.read_ready_only(call.body)
-        return HttpReply(admin_codec.index_json(self._core.repository_index(ready_only)))
+        return HttpReply(admin_codec.index_json(await self._core.repository_index(ready_only)))
 
     async def _load(self, call: HttpCall) -> HttpReply:
         _refuse_repository(call)

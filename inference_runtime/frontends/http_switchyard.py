@@ -36,17 +36,17 @@ class SwitchyardHandlers:
     def _get(self, call: HttpCall) -> HttpReply:
         return _json(self._core.traffic_table(call.arguments["m"]))
 
-    def _put(self, call: HttpCall) -> HttpReply:
+    async def _put(self, call: HttpCall) -> HttpReply:
         table = json_reader.parse_object(call.body)
         try:
-            return _json(self._core.traffic_put(call.arguments["m"], table))
+            return _json(await self._core.traffic_put(call.arguments["m"], table))
         except Conflict as fault:  # a newer generation is in force
             return error_reply(_CONFLICT, fault.text)
 
-    def _delete(self, call: HttpCall) -> HttpReply:
+    async def _delete(self, call: HttpCall) -> HttpReply:
         generation = _generation(call.head.query)
         try:
-            self._core.traffic_delete(call.arguments["m"], generation)
+            await self._core.traffic_delete(call.arguments["m"], generation)
         except Conflict as fault:
             return error_reply(_CONFLICT, fault.text)
         return _json({})

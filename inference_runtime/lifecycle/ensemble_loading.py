@@ -1,7 +1,7 @@
 """Makes a version of an ensemble: no files, no instances, only a config that fits the models it names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_runtime import pb
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels, check_composition
@@ -22,11 +22,16 @@ def prepare_ensemble(
     proto = pb.ModelConfig()
     proto.CopyFrom(polled.proto)
     check_ports(proto)
-    decoupled = check_composition(read(proto), composing)
+    decoupled = check_composition(_read(proto, polled), composing)
     if any(decoupled):
         proto.model_transaction_policy.decoupled = True
     check_response_cache(proto)
-    return read(proto), decoupled
+    return _read(proto, polled), decoupled
+
+
+def _read(proto: pb.ModelConfig, polled: PolledModel) -> ModelConfig:
+    """With the steps as they were found in the repositories: a name may mean several models."""
+    return replace(read(proto), ensemble=polled.ensemble)
 
 
 @dataclass(frozen=True, slots=True)

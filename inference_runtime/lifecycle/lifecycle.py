@@ -7,21 +7,21 @@ finish what they had accepted. Versions whose files and config did not change st
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.composition import Composition, Missing
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.loader import VersionLoader
-from inference_runtime.lifecycle.registry import ModelRegistry, status_text
+from inference_runtime.lifecycle.registry import ModelRegistry, ambiguous, status_text
 from inference_runtime.lifecycle.resizing import same_but_for
 from inference_runtime.lifecycle.wanted_models import WantedModels
+from inference_runtime.repository.model_cache import ModelCopy
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
-from inference_runtime.spec.ensemble import read_ensemble
 from inference_runtime.spec.states import UNLOADED
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,22 @@ class ModelLifecycle:
         self._locks: dict[str, _ModelLock] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._shutting_down = False
+
+    async def found(self) -> dict[str, bool]:
+        """Identities of the models in the repositories now → whether in several."""
+        return await self._loader.looking(self._repository.names)
+
+    async def load_named(self, name: str, parameters: LoadParameters) -> None:
+        """A client's load: of every model that bears the name, where names may be the same."""
+        names = await self._loader.looking(lambda: self._repository.identities(name))
+        if len(names) > 1 and not parameters.empty:
+            raise ambiguous(name, len(names))
+        for each in names:
+            await self.load(each, parameters)
+
+    async def unload_named(self, name: str, *, dependents: bool) -> None:
+        for each in self._registry.identities(name) or [name]:
+            await self.unload(each, dependents=dependents)
 
     async def load(
         self,
@@ -127,7 +143,10 @@ class ModelLifecycle:
     def _withdraw(self, name: str) -> list[asyncio.Task[None]]:
         """Out of service at once; the tasks end when the last request is settled."""
         applied = self._registry.applied(name)
-        return [self._retire(loaded, applied) for loaded in self._registry.withdraw(name)]
+        leaving = [self._retire(loaded, applied) for loaded in self._registry.withdraw(name)]
+        if applied is not None:
+            leaving.append(self._soon(self._release(applied.copy)))
+        return leaving
 
     # Ensembles
 
@@ -136,7 +155,7 @@ class ModelLifecycle:
         missing = await self._composition.missing(name, steps, self._steps_in_files)
         if missing.circle or not missing.names:
             return missing
-        there = await self._loader.with_files(self._repository.names)
+        there = await self.found()
         for step in missing.names:
             if there.get(step, True):  # not there at all, or more than once
                 missing.unknown.add(step)
@@ -150,7 +169,7 @@ class ModelLifecycle:
     async def _steps_in_files(self, name: str, config_json: str | None = None) -> tuple[str, ...]:
         """The models of an ensemble that is to be loaded; what can not be read is told by the load itself."""
         try:
-            return await self._loader.with_files(lambda: self._repository.steps(name, config_json))
+            return await self._loader.looking(lambda: self._repository.steps(name, config_json))
         except RuntimeFault:
             return ()
 
@@ -183,8 +202,16 @@ class ModelLifecycle:
         self, name: str, override: LoadOverride | None, missing: Missing
     ) -> PolledModel:
         polled = await self._polling(name, lambda: self._repository.poll(name, override))
+        try:
+            return await self._apply(polled, missing)
+        finally:
+            if self._registry.applied(name) is not polled:
+                await self._release(polled.copy)
+
+    async def _apply(self, polled: PolledModel, missing: Missing) -> PolledModel:
+        name = polled.name
         applied = self._registry.applied(name)
-        if applied is not None and override is None and _unmodified(applied, polled):
+        if applied is not None and polled.override is None and _unmodified(applied, polled):
             self._registry.forgive(name, applied.versions)
             return applied
         if not polled.versions:
@@ -206,6 +233,8 @@ class ModelLifecycle:
             self._loader.publish(versions[number])
         for loaded in self._registry.publish(name, versions, polled):
             self._retire(loaded, applied)
+        if applied is not None:
+            self._soon(self._release(applied.copy))
         logger.info("model '%s' serves versions %s", name, ", ".join(map(str, sorted(versions))))
         return polled
 
@@ -226,7 +255,7 @@ class ModelLifecycle:
 
     async def _polling(self, name: str, look: Callable[[], Looked]) -> Looked:
         try:
-            return await self._loader.with_files(look)
+            return await self._loader.looking(look)
         except RuntimeFault as fault:
             logger.error("model '%s' can not be polled: %s", name, fault.text)
             raise Internal(
@@ -255,6 +284,9 @@ class ModelLifecycle:
         by_number = dict(zip(numbers, results, strict=True))
         loaded = {n: r for n, r in by_number.items() if isinstance(r, LoadedVersion)}
         failed = {n: r for n, r in by_number.items() if isinstance(r, BaseException)}
+        for number, version in loaded.items():
+            before = same[number].copies if number in same else []
+            version.copies = [copy.hold() for copy in _distinct(polled.copy, *before)]
         if not failed:
             return loaded
         for number, version in loaded.items():
@@ -272,11 +304,14 @@ class ModelLifecycle:
         raise InvalidArgument(f"{text}\n")
 
     def _composing(self, polled: PolledModel, missing: Missing) -> ComposingModels | None:
-        scheduling = read_ensemble(polled.proto)
+        scheduling = polled.ensemble
         return self._composition.composing(scheduling, missing) if scheduling is not None else None
 
     def _retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._leave(loaded, applied))
+        return self._soon(self._leave(loaded, applied))
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
         return task
@@ -287,10 +322,16 @@ class ModelLifecycle:
         except RuntimeFault as fault:
             logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
         self._registry.finish_unload(loaded)
+        await self._release(*loaded.copies)
         if applied is None or applied.override is None or self._shutting_down:
             return
         if self._registry.applied(loaded.name) is not applied:
             await self._discard_files(applied.override)
+
+    async def _release(self, *copies: ModelCopy | None) -> None:
+        for copy in copies:
+            if copy is not None:
+                await self._loader.with_files(copy.release)
 
     async def _discard_files(self, override: LoadOverride) -> None:
         directory = override.directory
@@ -319,17 +360,21 @@ class _ModelLock:
         self.users = 0
 
 
+def _distinct(*copies: ModelCopy | None) -> list[ModelCopy]:
+    return list(dict.fromkeys(copy for copy in copies if copy is not None))
+
+
 def _unmodified(applied: PolledModel, polled: PolledModel) -> bool:
     """A config override stays in effect until a file changes; given files only until the next plain load."""
     if applied.override is not None and applied.override.directory is not None:
         return False
-    return applied.directory == polled.directory and applied.snapshot == polled.snapshot
+    return applied.source == polled.source and applied.snapshot == polled.snapshot
 
 
 def _unchanged(applied: PolledModel, polled: PolledModel, number: int) -> bool:
     """Whether the files of a version, and those that all versions share, are as they were."""
     return (
-        applied.directory == polled.directory
+        applied.source == polled.source
         and number in applied.snapshot.versions
         and applied.snapshot.versions[number] == polled.snapshot.versions.get(number)
         and applied.snapshot.other == polled.snapshot.other

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inference_runtime.backends.base import BackendFactory, InstanceHealth, LoadedInstance
+from inference_runtime.repository.model_cache import ModelCopy
 from inference_runtime.scheduling.scheduler import Scheduler
 from inference_runtime.spec.messages import RequestHead
 from inference_runtime.spec.model_config import ModelConfig
@@ -14,7 +15,7 @@ from inference_runtime.telemetry.stats import VersionStats
 
 @dataclass(slots=True, eq=False)
 class LoadedVersion:
-    """What a request is routed to; `number_text` is what the wire calls the version."""
+    """What a request is routed to; `name` is the model's identity, `number_text` the version on the wire."""
 
     name: str
     number: int
@@ -28,6 +29,9 @@ class LoadedVersion:
     decoupled_steps: tuple[
         bool, ...
     ] = ()  # of an ensemble: what its models were when it was loaded
+    copies: list[ModelCopy] = field(
+        default_factory=list
+    )  # files it stands on, held until it is gone
     number_text: str = field(init=False)
     # Keyed by the head object itself, which hashes by identity and is kept alive by being the key.
     plans: dict[RequestHead, RequestPlan] = field(default_factory=dict, init=False)

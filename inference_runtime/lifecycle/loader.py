@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _FILE_THREADS = 2
+_LOOK_THREADS = 4
 
 
 class VersionLoader:
@@ -61,16 +62,22 @@ class VersionLoader:
         self._ensembles = EnsembleLoader(stats, self._inference, self._shared)
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
-        # Not those of the loads: an unload must not wait until somebody's engine is built.
+        # Not those of the loads: an unload must not wait until somebody's engine is built, nor for a
+        # repository that does not answer.
         self._file_pool = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="model-files")
+        self._look_pool = ThreadPoolExecutor(_LOOK_THREADS, thread_name_prefix="repository")
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Blocking work of a load; whatever goes wrong comes back as a RuntimeFault."""
         return await self._in(self._pool, work)
 
     async def with_files(self, work: Callable[[], Result]) -> Result:
-        """The same for work that only reads or writes files, and waits for no load."""
+        """The same for work on files of this server's own: quick, and waits for no load."""
         return await self._in(self._file_pool, work)
+
+    async def looking(self, work: Callable[[], Result]) -> Result:
+        """The same for questions to the repositories, which may be far away."""
+        return await self._in(self._look_pool, work)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
         try:
@@ -132,6 +139,7 @@ class VersionLoader:
             return await self.load(polled, loaded.number)
         config = resized_config(loaded.config, polled.proto, factory, self._settings)
         prepared = PreparedVersion(
+            identity=polled.name,
             artifact=artifact_of(polled, loaded.number),
             config=config,
             factory=factory,
@@ -215,7 +223,7 @@ class VersionLoader:
         await self.in_thread(return_free_memory)
 
     def close(self) -> None:
-        for pool in (self._pool, self._file_pool):
+        for pool in (self._pool, self._file_pool, self._look_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -253,7 +261,7 @@ def _assemble(
         shared=shared,
     )
     return LoadedVersion(
-        name=artifact.model_name,
+        name=prepared.identity,
         number=artifact.version,
         config=config,
         scheduler=scheduler,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
@@ -31,6 +31,7 @@ class RepositoryPoller:
         self._interval_seconds = interval_seconds
         # What a load was last tried with: a model that can not be loaded is tried again when it changes.
         self._tried: dict[str, ModelSnapshot] = {}
+        self._unreachable: set[str] = set()
 
     def remember(self, names: Iterable[str]) -> None:
         """Models that were tried at start-up."""
@@ -49,31 +50,46 @@ class RepositoryPoller:
 
     async def poll(self) -> None:
         """One look; returns when everything it led to is done."""
-        found = await self._loader.with_files(self._look)
+        look = await self._loader.looking(self._repository.look)
+        self._tell(look.unreachable)
+        found = {
+            name: snapshot
+            for name, snapshot in look.models.items()
+            if self._source(name) not in look.unreachable
+        }
         changed = [name for name, snapshot in found.items() if self._tried.get(name) != snapshot]
         gone = [
             name
             for name in self._registry.names()
             if name not in found
+            and not self._unknown(name, look.unreachable)
             and (self._registry.serving(name) or self._registry.has_failures(name))
         ]
         for name in self._tried.keys() - found.keys():
-            del self._tried[name]
+            if not self._unknown(name, look.unreachable):
+                del self._tried[name]
         for name in changed:
             self._tried[name] = found[name]
         await asyncio.gather(*map(self._load, changed), *map(self._lifecycle.unload, gone))
 
-    def _look(self) -> dict[str, ModelSnapshot]:
-        """Every model there is once; a name in two repositories counts as gone."""
-        found: dict[str, ModelSnapshot] = {}
-        for name, duplicate in self._repository.names().items():
-            if duplicate:
-                continue
-            try:
-                found[name] = self._repository.snapshot(name)
-            except (RuntimeFault, OSError) as error:
-                logger.warning("model '%s' vanished while it was looked at: %s", name, error)
-        return found
+    def _source(self, name: str) -> str:
+        """The repository that a serving model came from; "" where none serves."""
+        applied = self._registry.applied(name)
+        return applied.source.rpartition("/")[0] if applied is not None else ""
+
+    def _unknown(self, name: str, unreachable: Mapping[str, str]) -> bool:
+        """Whether the model may still be where it was, in a repository that does not answer."""
+        source = self._source(name)
+        return source in unreachable if source else bool(unreachable)
+
+    def _tell(self, unreachable: Mapping[str, str]) -> None:
+        """Once per outage."""
+        for location, why in unreachable.items():
+            if location not in self._unreachable:
+                logger.error("%s; its models stay as they are until it answers", why)
+        for location in self._unreachable - unreachable.keys():
+            logger.info("model repository %s answers again", location)
+        self._unreachable = set(unreachable)
 
     async def _load(self, name: str) -> None:
         try:

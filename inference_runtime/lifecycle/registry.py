@@ -11,6 +11,7 @@ from inference_runtime.errors import InvalidArgument, NotFound, RuntimeFault, Un
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.spec.layout import parse_version
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.states import UNLOADED, ModelState, may_move
 
 
@@ -39,21 +40,35 @@ class ModelRecord:
 
 
 class ModelRegistry:
-    def __init__(self) -> None:
-        self._models: dict[str, ModelRecord] = {}
+    def __init__(self, *, namespacing: bool = False) -> None:
+        self._namespacing = namespacing
+        self._models: dict[str, ModelRecord] = {}  # by identity
         self.on_change: Callable[[str], None] = lambda name: None
 
     # Reading
 
     def names(self) -> list[str]:
+        """Identities of the models there are records of."""
         return sorted(self._models)
 
+    def identities(self, name: str) -> list[str]:
+        """What a client may mean by `name`: models that serve, else those known."""
+        if not self._namespacing or name in self._models:
+            return [name] if name in self._models else []
+        known = [key for key in self._models if bare_name(key) == name]
+        return [key for key in known if self._models[key].serving()] or known
+
     def record(self, name: str) -> ModelRecord | None:
-        return self._models.get(name)
+        """None too where several models may be meant."""
+        found = self._models.get(name)
+        if found is None and self._namespacing:
+            meant = self.identities(name)
+            found = self._models[meant[0]] if len(meant) == 1 else None
+        return found
 
     def serving(self, name: str) -> dict[int, LoadedVersion]:
         """Versions that are READY, ascending."""
-        record = self._models.get(name)
+        record = self.record(name)
         return record.serving() if record is not None else {}
 
     def applied(self, name: str) -> PolledModel | None:
@@ -62,15 +77,22 @@ class ModelRegistry:
 
     def find(self, name: str, version: str) -> LoadedVersion:
         """The READY version asked for, "" being the highest; raises the protocol's lookup faults."""
-        record = self._models.get(name)
+        record = self.record(name)
         if record is None:
-            raise NotFound(f"Request for unknown model: '{name}' is not found")
+            raise self._unknown(name)
         if version:
             return _one(record, version)
         serving = record.serving()
         if not serving:
             raise NotFound(f"Request for unknown model: '{name}' has no available versions")
         return serving[max(serving)]
+
+    def _unknown(self, name: str) -> RuntimeFault:
+        text = f"Request for unknown model: '{name}' is not found"
+        if not self._namespacing:
+            return NotFound(text)
+        count = len(self.identities(name))
+        return InvalidArgument(text) if count < 2 else ambiguous(name, count)
 
     def all_ready(self) -> bool:
         """Strict readiness: every version of every known model serves, or was unloaded on purpose."""
@@ -199,12 +221,22 @@ def _one(record: ModelRecord, text: str) -> LoadedVersion:
         )
     version = record.versions.get(number)
     if version is None:
-        raise NotFound(f"Request for unknown model: '{record.name}' version {number} is not found")
+        raise NotFound(
+            f"Request for unknown model: '{bare_name(record.name)}' version {number} is not found"
+        )
     if version.loaded is None:
         raise Unavailable(
-            f"Request for unknown model: '{record.name}' version {number} is not at ready state"
+            f"Request for unknown model: '{bare_name(record.name)}' version {number} is not at "
+            "ready state"
         )
     return version.loaded
+
+
+def ambiguous(name: str, count: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"There are {count} identifiers of model '{name}' in global map, model namespace must be "
+        "provided to resolve ambiguity."
+    )
 
 
 def status_text(fault: RuntimeFault) -> str:

@@ -39,7 +39,7 @@ def asked_for(
             name: f"'{name}': {DUPLICATE}" if duplicate else ""
             for name, duplicate in repository.names().items()
         }
-    asked = dict.fromkeys(load_models, "")
+    asked = {identity: "" for name in load_models for identity in repository.identities(name)}
     if EVERYTHING in asked:
         asked[EVERYTHING] = "'*' can not be combined with names of models"
     return asked

@@ -39,6 +39,7 @@ from inference_runtime.spec.config_rules import (
 from inference_runtime.spec.host_policy import HostPolicy, policy_name
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig, read
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.ragged import check_ragged
 from inference_runtime.spec.sequence_rules import (
     check_sequence_batching,
@@ -64,6 +65,7 @@ class BackendSettings:
 
 @dataclass(frozen=True, slots=True)
 class PreparedVersion:
+    identity: str
     artifact: ModelArtifact
     config: ModelConfig
     factory: BackendFactory
@@ -100,6 +102,7 @@ def prepare_version(
     if factory.per_request:
         check_per_request(config)
     return PreparedVersion(
+        polled.name,
         artifact,
         config,
         factory,
@@ -110,7 +113,8 @@ def prepare_version(
 
 
 def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:
-    return ModelArtifact(polled.name, version, polled.directory, polled.directory / str(version))
+    directory = polled.directory / str(version)
+    return ModelArtifact(bare_name(polled.name), version, polled.directory, directory)
 
 
 def _settle(

@@ -6,14 +6,15 @@ deletion are all noticed.
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from inference_runtime.spec.layout import CONFIG_FILE, CONFIGS_DIRECTORY, parse_version
 
-# (path below the model, newest of mtime and ctime in ns, size), sorted
-Signature = tuple[tuple[str, int, int], ...]
+# (path below the model, newest of mtime and ctime in ns or the store's own tag, size), sorted
+Entry = tuple[str, int | str, int]
+Signature = tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ EMPTY = ModelSnapshot((), {}, ())
 
 def take_snapshot(model_directory: Path) -> ModelSnapshot:
     """Files that vanish while we look are left out: the next look sees the difference."""
-    config: list[tuple[str, int, int]] = []
-    other: list[tuple[str, int, int]] = []
+    config: list[Entry] = []
+    other: list[Entry] = []
     versions: dict[int, Signature] = {}
     for entry in sorted(os.scandir(model_directory), key=lambda entry: entry.name):
         number = parse_version(entry.name)
@@ -42,7 +43,32 @@ def take_snapshot(model_directory: Path) -> ModelSnapshot:
     return ModelSnapshot(tuple(config), versions, tuple(other))
 
 
-def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[tuple[str, int, int]]:
+def snapshot_of(files: Iterable[Entry], directories: Collection[str] = ()) -> ModelSnapshot:
+    """Of files that lie elsewhere, by what a listing says of them."""
+    config: list[Entry] = []
+    other: list[Entry] = []
+    versions: dict[int, list[Entry]] = {}
+    for path in directories:
+        number = parse_version(path.partition("/")[0])
+        if number is not None:
+            versions.setdefault(number, [])
+    for entry in sorted(files):
+        first, slash, _ = entry[0].partition("/")
+        number = parse_version(first) if slash else None
+        if number is not None:
+            versions.setdefault(number, []).append(entry)
+        elif first in (CONFIG_FILE, CONFIGS_DIRECTORY):
+            config.append(entry)
+        else:
+            other.append(entry)
+    return ModelSnapshot(
+        tuple(config),
+        {number: tuple(found) for number, found in sorted(versions.items())},
+        tuple(other),
+    )
+
+
+def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[Entry]:
     path = f"{prefix}{entry.name}"
     try:
         status = entry.stat()
@@ -50,7 +76,7 @@ def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[tuple[str, int, int
         return []
     directory = stat.S_ISDIR(status.st_mode)
     size = 0 if directory else status.st_size
-    found = [(path, max(status.st_mtime_ns, status.st_ctime_ns), size)]
+    found: list[Entry] = [(path, max(status.st_mtime_ns, status.st_ctime_ns), size)]
     if directory:
         try:
             children = sorted(os.scandir(entry.path), key=lambda child: child.name)

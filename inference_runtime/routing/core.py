@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,6 @@ from inference_runtime.lifecycle.lifecycle import ModelLifecycle
 from inference_runtime.lifecycle.registry import ModelRegistry
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from inference_runtime.repository.overrides import read_load_parameters
-from inference_runtime.repository.repository import ModelRepository
 from inference_runtime.routing import introspection
 from inference_runtime.routing.router import Router
 from inference_runtime.routing.slots import Slots
@@ -41,7 +40,6 @@ _NO_CONTROL = "explicit model load / unload is not allowed if polling is enabled
 
 @dataclass(slots=True)
 class CoreParts:
-    repository: ModelRepository
     registry: ModelRegistry
     lifecycle: ModelLifecycle
     traffic: TrafficStore
@@ -146,10 +144,9 @@ class RuntimeCore:
     def model_config(self, name: str, version: str) -> pb.ModelConfig:
         return self._registry.find(name, version).config.proto
 
-    def repository_index(self, ready_only: bool) -> list[IndexEntry]:
-        return introspection.repository_index(
-            self._registry, self._parts.repository, ready_only=ready_only
-        )
+    async def repository_index(self, ready_only: bool) -> list[IndexEntry]:
+        directories = await self._parts.lifecycle.found()
+        return introspection.repository_index(self._registry, directories, ready_only=ready_only)
 
     def model_statistics(self, name: str, version: str) -> pb.ModelStatisticsResponse:
         return introspection.statistics(self._registry, name, version)
@@ -218,11 +215,13 @@ class RuntimeCore:
             raise Internal(
                 f"failed to load '{name}', failed to poll from model repository: {fault.text}"
             ) from fault
-        await self._to_the_end(self._parts.lifecycle.load(name, asked))
+        await self._to_the_end(self._parts.lifecycle.load_named(name, asked))
 
     async def unload(self, name: str, *, unload_dependents: bool) -> None:
         self._check_control()
-        await self._to_the_end(self._parts.lifecycle.unload(name, dependents=unload_dependents))
+        await self._to_the_end(
+            self._parts.lifecycle.unload_named(name, dependents=unload_dependents)
+        )
 
     @property
     def control(self) -> "_ModelControl":
@@ -230,7 +229,7 @@ class RuntimeCore:
         return _ModelControl(self)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        # A client that goes away must not leave a model half loaded.
+        # A client that goes away must not leave a change half done.
         task = asyncio.get_running_loop().create_task(work)
         self._parts.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -239,7 +238,7 @@ class RuntimeCore:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._parts.tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.debug("a load or unload ended badly: %s", task.exception())
+            logger.debug("a change ended badly: %s", task.exception())
 
     def check_started(self) -> None:
         """Raises Unavailable before that."""
@@ -260,19 +259,27 @@ class RuntimeCore:
     def traffic_table(self, name: str) -> dict[str, Any]:
         return self._body(self._traffic.get(name))
 
-    def traffic_put(self, name: str, body: Any) -> dict[str, Any]:
+    async def traffic_put(self, name: str, body: Any) -> dict[str, Any]:
         table = read_table(name, body)
-        if self._traffic.check(table):
-            self._check_arms(table)
-            self._keep(name, lambda: self._traffic.put(table))
+        await self._to_the_end(self._put(table))
         return self._body(table)
 
-    def traffic_delete(self, name: str, generation: int | None = None) -> None:
-        self._keep(name, lambda: self._traffic.delete(name, generation))
+    async def traffic_delete(self, name: str, generation: int | None = None) -> None:
+        await self._to_the_end(self._delete(name, generation))
 
-    def _keep(self, name: str, change: Callable[[], Any]) -> None:
+    async def _put(self, table: TrafficTable) -> None:
+        async with self._traffic.changing:
+            if self._traffic.check(table):
+                self._check_arms(table)
+                await self._keep(table.model, self._traffic.put(table))
+
+    async def _delete(self, name: str, generation: int | None) -> None:
+        async with self._traffic.changing:
+            await self._keep(name, self._traffic.delete(name, generation))
+
+    async def _keep(self, name: str, change: Coroutine[Any, Any, None]) -> None:
         try:
-            change()
+            await change
         except OSError as error:
             raise Internal(f"the traffic table can not be written: {error}") from error
         self._changed(name)

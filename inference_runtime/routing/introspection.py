@@ -1,14 +1,15 @@
 """What the server says about itself and its models: metadata, index, statistics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.registry import ModelRegistry
-from inference_runtime.repository.repository import DUPLICATE, ModelRepository
+from inference_runtime.repository.repository import DUPLICATE
 from inference_runtime.spec.model_config import TensorSpec
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.states import IndexEntry, ModelState
 from inference_runtime.telemetry.statistics_message import model_statistics
 
@@ -60,12 +61,11 @@ def _tensor(spec: TensorSpec, lead: list[int]) -> Any:
 
 
 def repository_index(
-    registry: ModelRegistry, repository: ModelRepository, *, ready_only: bool
+    registry: ModelRegistry, directories: Mapping[str, bool], *, ready_only: bool
 ) -> list[IndexEntry]:
-    """Directories there are now and models there were loads of; by name, versions ascending."""
-    directories = repository.names()
+    """Directories there are now (→ whether twice) and models there were loads of; by name, versions ascending."""
     entries: list[IndexEntry] = []
-    for name in sorted({*directories, *registry.names()}):
+    for name in sorted({*directories, *registry.names()}, key=lambda name: (bare_name(name), name)):
         if directories.get(name, False):
             entries.append(IndexEntry(name, "", ModelState.UNAVAILABLE.value, DUPLICATE))
         else:
@@ -78,9 +78,9 @@ def repository_index(
 def _model_entries(registry: ModelRegistry, name: str) -> list[IndexEntry]:
     record = registry.record(name)
     if record is None or not record.versions:
-        return [IndexEntry(name)]
+        return [IndexEntry(bare_name(name))]
     return [
-        IndexEntry(name, str(number), version.state.value, version.reason)
+        IndexEntry(bare_name(name), str(number), version.state.value, version.reason)
         for number, version in sorted(record.versions.items())
     ]
 

@@ -22,6 +22,7 @@ from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.routing.validation import check_data, plan_request, request_label
 from inference_runtime.scheduling.inflight import refuse
 from inference_runtime.spec.messages import InferRequest, RequestHead
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.request_plan import RequestPlan
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,9 @@ class Router:
 
     def rebuild(self) -> None:
         """All routes, from what serves and from the tables; cheap, and only when either changes."""
-        names = {*self._registry.names(), *(table.model for table in self._traffic.tables())}
+        names = {table.model for table in self._traffic.tables()}
+        for identity in self._registry.names():
+            names.update((identity, bare_name(identity)))
         self._routes = {name: self._route(name) for name in names}
 
     def _route(self, name: str) -> Route:

@@ -13,6 +13,7 @@ from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.inflight import refuse
 from inference_runtime.scheduling.sequence_scheduler import SequenceScheduler
 from inference_runtime.spec.messages import InferRequest, RequestHead
+from inference_runtime.spec.model_identity import bare_name
 
 
 class SequenceRouting:
@@ -38,8 +39,9 @@ class SequenceRouting:
             return False
         arms = self._arms(head)
         for loaded in self._registry.at_work():
-            arm = arms.get((loaded.name, loaded.number), request.arm)
-            known = (loaded.name, loaded.number) in arms or _named(loaded, head)
+            version = (bare_name(loaded.name), loaded.number)
+            arm = arms.get(version, request.arm)
+            known = version in arms or _named(loaded, head)
             scheduler = loaded.scheduler
             if (
                 known
@@ -62,4 +64,5 @@ class SequenceRouting:
 
 
 def _named(loaded: LoadedVersion, head: RequestHead) -> bool:
-    return loaded.name == head.model_name and head.version in ("", loaded.number_text)
+    names = (loaded.name, bare_name(loaded.name))
+    return head.model_name in names and head.version in ("", loaded.number_text)

@@ -1,5 +1,6 @@
 """The traffic tables in force, by model: replaced whole, never by an older one, and kept on disk."""
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ class TrafficStore:
         self._tables: dict[str, TrafficTable] = {}
         # Generations of tables that were deleted: a late, older table must not come back to life.
         self._deleted: dict[str, int] = {}
+        self.changing = asyncio.Lock()  # one change after the other, in the order they came
 
     def restore(self) -> None:
         body = self._file.read()
@@ -63,12 +65,13 @@ class TrafficStore:
             )
         return True
 
-    def put(self, table: TrafficTable) -> None:
+    async def put(self, table: TrafficTable) -> None:
+        """In force and on disk when it returns, and neither before. The caller holds `changing`."""
         tables = {**self._tables, table.model: table}
         deleted = {name: n for name, n in self._deleted.items() if name != table.model}
-        self._replace(tables, deleted)
+        await self._replace(tables, deleted)
 
-    def delete(self, model: str, generation: int | None) -> None:
+    async def delete(self, model: str, generation: int | None) -> None:
         """A table that is not there is deleted already; with a generation, later puts must exceed it."""
         current = self._tables.get(model)
         if current is not None and generation is not None and generation < current.generation:
@@ -80,12 +83,12 @@ class TrafficStore:
         deleted = dict(self._deleted)
         if generation is not None:
             deleted[model] = max(generation, deleted.get(model, 0))
-        self._replace(tables, deleted)
+        await self._replace(tables, deleted)
 
-    def _replace(self, tables: dict[str, TrafficTable], deleted: dict[str, int]) -> None:
+    async def _replace(self, tables: dict[str, TrafficTable], deleted: dict[str, int]) -> None:
         if tables == self._tables and deleted == self._deleted:
             return
-        self._file.write(_body(tables, deleted))
+        await asyncio.to_thread(self._file.write, _body(tables, deleted))
         self._tables, self._deleted = tables, deleted
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inference_runtime.spec.model_identity import bare_name, namespace_of
 from inference_runtime.telemetry.cache_stats import CacheCounters
 from inference_runtime.telemetry.gpu import GpuSample
 from inference_runtime.telemetry.host import HostReading, ProcessReading
@@ -58,8 +59,14 @@ class MetricsSnapshot:
 
 def version_labels(stats: VersionStats) -> dict[str, str]:
     tags = {f"_{key}": value for key, value in stats.tags.items()}
-    return {"model": stats.model, "version": str(stats.version), **tags}
+    return {**model_labels(stats.model), "version": str(stats.version), **tags}
 
 
 def arm_labels(model: str, version: int, arm: str) -> dict[str, str]:
-    return {"model": model, "version": str(version), "arm": arm}
+    return {**model_labels(model), "version": str(version), "arm": arm}
+
+
+def model_labels(identity: str) -> dict[str, str]:
+    namespace = namespace_of(identity)
+    name = {"model": bare_name(identity)}
+    return {**name, "namespace": namespace} if namespace else name

@@ -1,6 +1,7 @@
 """The statistics extension's answer for one version, as the protocol's message."""
 
 from inference_runtime import pb
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.response_stats import CountAndTime, ResponseStats
 from inference_runtime.telemetry.stats import VersionStats
@@ -18,7 +19,7 @@ def model_statistics(stats: VersionStats) -> pb.ModelStatistics:
         return pb.StatisticDuration(count=successes - cache.hits, ns=ns)
 
     message = pb.ModelStatistics(
-        name=stats.model,
+        name=bare_name(stats.model),
         version=str(stats.version),
         last_inference=stats.last_inference_ms,
         inference_count=sum(device.inferences for device in devices),

@@ -6,6 +6,7 @@ from typing import Any
 from inference_runtime.telemetry.gpu import GpuReading, GpuSample
 from inference_runtime.telemetry.host import ProcessReading
 from inference_runtime.telemetry.registry import StatsRegistry
+from inference_runtime.telemetry.snapshot import model_labels
 from inference_runtime.telemetry.stats import ArmStats, Gauges, VersionStats
 
 StateOf = Callable[[str, int], str]
@@ -55,7 +56,7 @@ def _version_body(
 ) -> dict[str, Any]:
     gauges = stats.gauges() if stats is not None else Gauges()
     return {
-        "model": model,
+        **model_labels(model),
         "version": version,
         "state": state,
         "pending": gauges.pending,

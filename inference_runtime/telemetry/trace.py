@@ -16,6 +16,7 @@ from inference_runtime.spec.messages import (
     InferResponse,
     TensorHead,
 )
+from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.tensors import to_array
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.trace_settings import TENSORS, TIMESTAMPS, TraceValues
@@ -128,7 +129,7 @@ class Trace:
         ended_ns = self._clock()
         version = request.version
         if version is not None:
-            self.model_name, self.model_version = version.name, version.number_text
+            self.model_name, self.model_version = bare_name(version.name), version.number_text
             if isinstance(answer, InferResponse):
                 self._executed(request, version.stats.latest_execution)
                 self._keep("TENSOR_BACKEND_INPUT", request.head.inputs, request.data)

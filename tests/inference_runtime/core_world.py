@@ -19,7 +19,9 @@ from inference_runtime.lifecycle.start_up import ModelControlMode, load_at_start
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.repository.store import DirectoryStore, RepositoryStore
 from inference_runtime.routing.core import CoreParts, RuntimeCore
+from inference_runtime.routing.introspection import repository_index
 from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.scheduler import SharedParts
@@ -87,7 +89,7 @@ class CoreWorld:
     def states(self, name: str) -> dict[str, tuple[str, str]]:
         return {
             entry.version: (entry.state, entry.reason)
-            for entry in self.core.repository_index(False)
+            for entry in repository_index(self.registry, self.repository.names(), ready_only=False)
             if entry.name == name
         }
 
@@ -113,12 +115,17 @@ async def core_world(
     strict_readiness=True,
     started=True,
     shared: SharedParts | None = None,
+    stores: Sequence[RepositoryStore] = (),
+    namespacing=False,
 ) -> AsyncIterator[CoreWorld]:
     settings = settings or BackendSettings()
     telemetry = Telemetry()
-    registry = ModelRegistry()
+    registry = ModelRegistry(namespacing=namespacing)
     repository = ModelRepository(
-        roots or [path], config_name=config_name, require_complete=not settings.auto_complete
+        stores or [DirectoryStore(root) for root in roots or [path]],
+        config_name=config_name,
+        require_complete=not settings.auto_complete,
+        namespacing=namespacing,
     )
     inference = InferencePort()
     loader = VersionLoader(
@@ -130,7 +137,6 @@ async def core_world(
     )
     core = RuntimeCore(
         CoreParts(
-            repository=repository,
             registry=registry,
             lifecycle=lifecycle,
             traffic=TrafficStore(state),

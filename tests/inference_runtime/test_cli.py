@@ -35,7 +35,7 @@ def test_the_defaults_are_tritons():
 
 def test_values_follow_an_equals_sign_or_a_space():
     both = parse(["--model-repository", "/a", "--model-store=/b", "--http-port", "9", "--id=me"])[0]
-    assert both.repositories == (Path("/a"), Path("/b"))
+    assert [location.path for location in both.repositories] == ["/a", "/b"]
     assert both.http.port == 9
     assert both.server_id == "me"
 

@@ -11,6 +11,7 @@ from inference_runtime.lifecycle.version_config import (
     prepare_version,
 )
 from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.repository.store import DirectoryStore
 from inference_runtime.spec.inference_port import InferencePort
 from tests.onnx_models import write_model
 
@@ -23,7 +24,7 @@ def prepare(
     else:
         (path / "m" / "1").mkdir(parents=True)
         (path / "m" / "config.pbtxt").write_text(config or "")
-    polled = ModelRepository([path]).poll("m")
+    polled = ModelRepository([DirectoryStore(path)]).poll("m")
     return prepare_version(polled, 1, settings or BackendSettings())
 
 

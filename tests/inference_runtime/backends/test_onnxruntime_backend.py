@@ -105,8 +105,9 @@ def test_missing_broken_and_unknown_are_load_errors_with_orts_code(tmp_path):
 def prepare_again(path):
     from inference_runtime.lifecycle.version_config import BackendSettings, prepare_version
     from inference_runtime.repository.repository import ModelRepository
+    from inference_runtime.repository.store import DirectoryStore
 
-    return prepare_version(ModelRepository([path]).poll("m"), 1, BackendSettings())
+    return prepare_version(ModelRepository([DirectoryStore(path)]).poll("m"), 1, BackendSettings())
 
 
 def test_a_directory_named_as_the_model_holds_external_data(tmp_path):

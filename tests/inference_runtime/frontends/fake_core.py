@@ -27,7 +27,6 @@ from inference_runtime.spec.messages import (
 )
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
-from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
 
 Compute = Callable[[InferRequest], list[tuple[str, str, tuple[int, ...], bytes]]]
 
@@ -137,7 +136,6 @@ class FakeCore:
         self.unit = ""
         self.log = RuntimeLog()
         self.traces = TraceSettings(TraceOptions(file="trace.json"))
-        self.traces = TraceSettings(TraceOptions(file="trace.json"))
         self.is_live = True
         self.is_ready = True
         self.arrival = asyncio.Event()
@@ -212,7 +210,7 @@ class FakeCore:
         answer.model_stats.add(name=name or "simple", version="1", inference_count=3)
         return answer
 
-    def repository_index(self, ready_only: bool) -> list[Entry]:
+    async def repository_index(self, ready_only: bool) -> list[Entry]:
         entries = [Entry(name, "1", "READY") for name in sorted(self.models)]
         return entries if ready_only else [*entries, Entry("never_loaded")]
 
@@ -237,17 +235,6 @@ class FakeCore:
         self.traces.change(model, changes)
         return self.traces.effective(model)
 
-    @property
-    def trace_options(self) -> TraceOptions:
-        return self.traces.options
-
-    def trace_settings(self, model: str) -> TraceValues:
-        return self.traces.effective(model)
-
-    def trace_change(self, model: str, changes: Mapping[str, Any]) -> TraceValues:
-        self.traces.change(model, changes)
-        return self.traces.effective(model)
-
     def metrics_text(self) -> bytes:
         return b'nv_inference_count{model="simple",version="1"} 3\n'
 
@@ -259,13 +246,13 @@ class FakeCore:
             raise NotFound(f"no traffic table for model '{name}'")
         return self.tables[name]
 
-    def traffic_put(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
+    async def traffic_put(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
         if table.get("generation", 0) < self.tables.get(name, {}).get("generation", 0):
             raise Conflict("a newer table is in force")
         self.tables[name] = table
         return table
 
-    def traffic_delete(self, name: str, generation: int | None) -> None:
+    async def traffic_delete(self, name: str, generation: int | None) -> None:
         if generation is not None and generation < self.tables[name]["generation"]:
             raise Conflict("a newer table is in force")
         self.tables.pop(name, None)

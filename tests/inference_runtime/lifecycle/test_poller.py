@@ -8,6 +8,7 @@ import pytest
 from inference_runtime.errors import Unavailable
 from inference_runtime.lifecycle.start_up import ModelControlMode, asked_for
 from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.repository.store import DirectoryStore
 from tests.inference_runtime.core_world import core_world, eventually
 from tests.onnx_models import add_constant, write_model
 
@@ -89,7 +90,9 @@ def test_what_a_start_loads(tmp_path):
     for name in ("a", "b"):
         (tmp_path / "one" / name).mkdir(parents=True)
     (tmp_path / "two/b").mkdir(parents=True)
-    repository = ModelRepository([tmp_path / "one", tmp_path / "two"])
+    repository = ModelRepository(
+        [DirectoryStore(tmp_path / "one"), DirectoryStore(tmp_path / "two")]
+    )
     everything = asked_for(ModelControlMode.NONE, (), repository)
     assert everything == {"a": "", "b": "'b': model appears in two or more repositories"}
     assert asked_for(ModelControlMode.EXPLICIT, (), repository) == {}

@@ -8,6 +8,7 @@ from inference_runtime.errors import InvalidArgument
 from inference_runtime.repository.overrides import LoadOverride
 from inference_runtime.repository.repository import DUPLICATE, ModelRepository
 from inference_runtime.repository.snapshot import take_snapshot
+from inference_runtime.repository.store import DirectoryStore
 from tests.onnx_models import add_sub, write_model
 
 
@@ -15,13 +16,15 @@ def test_models_are_directories_that_do_not_hide(tmp_path):
     for name in ("b", "a", ".staging"):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
-    assert ModelRepository([tmp_path]).names() == {"a": False, "b": False}
+    assert ModelRepository([DirectoryStore(tmp_path)]).names() == {"a": False, "b": False}
 
 
 def test_a_name_in_two_repositories_is_a_duplicate_and_can_not_be_polled(tmp_path):
     for root in ("one", "two"):
         write_model(tmp_path / root, "m", add_sub())
-    repository = ModelRepository([tmp_path / "one", tmp_path / "two"])
+    repository = ModelRepository(
+        [DirectoryStore(tmp_path / "one"), DirectoryStore(tmp_path / "two")]
+    )
     assert repository.names() == {"m": True}
     with pytest.raises(InvalidArgument, match=DUPLICATE):
         repository.poll("m")
@@ -31,26 +34,26 @@ def test_a_name_in_two_repositories_is_a_duplicate_and_can_not_be_polled(tmp_pat
 def test_names_without_a_directory_are_not_found(tmp_path, name):
     (tmp_path / ".staging").mkdir()
     with pytest.raises(InvalidArgument):
-        ModelRepository([tmp_path]).poll(name)
+        ModelRepository([DirectoryStore(tmp_path)]).poll(name)
 
 
 def test_a_poll_settles_identity_and_versions(tmp_path):
     for version in (1, 2, 10):
         write_model(tmp_path, "m", add_sub(), version=version)
-    polled = ModelRepository([tmp_path]).poll("m")
+    polled = ModelRepository([DirectoryStore(tmp_path)]).poll("m")
     assert (polled.proto.name, polled.proto.backend) == ("m", "onnxruntime")
     assert polled.versions == (10,)
     (tmp_path / "m/config.pbtxt").write_text("version_policy { latest { num_versions: 2 } }")
-    assert ModelRepository([tmp_path]).poll("m").versions == (2, 10)
+    assert ModelRepository([DirectoryStore(tmp_path)]).poll("m").versions == (2, 10)
     (tmp_path / "m/config.pbtxt").write_text("version_policy { specific { versions: [1, 10, 7] } }")
-    assert ModelRepository([tmp_path]).poll("m").versions == (1, 10)
+    assert ModelRepository([DirectoryStore(tmp_path)]).poll("m").versions == (1, 10)
     (tmp_path / "m/config.pbtxt").write_text("version_policy { all { } }")
-    assert ModelRepository([tmp_path]).poll("m").versions == (1, 2, 10)
+    assert ModelRepository([DirectoryStore(tmp_path)]).poll("m").versions == (1, 2, 10)
 
 
 def test_a_complete_config_can_be_required(tmp_path):
     write_model(tmp_path, "m", add_sub())
-    repository = ModelRepository([tmp_path], require_complete=True)
+    repository = ModelRepository([DirectoryStore(tmp_path)], require_complete=True)
     with pytest.raises(InvalidArgument, match="failed to open text file for read"):
         repository.poll("m")
     (tmp_path / "m/config.pbtxt").write_text('input { name: "x" }')
@@ -62,23 +65,33 @@ def test_another_config_can_be_chosen_by_name(tmp_path):
     directory = write_model(tmp_path, "m", add_sub(), config="max_batch_size: 1")
     (directory / "configs").mkdir()
     (directory / "configs/h100.pbtxt").write_text("max_batch_size: 7")
-    assert ModelRepository([tmp_path], config_name="h100").poll("m").proto.max_batch_size == 7
-    assert ModelRepository([tmp_path], config_name="x").poll("m").proto.max_batch_size == 1
+    assert (
+        ModelRepository([DirectoryStore(tmp_path)], config_name="h100")
+        .poll("m")
+        .proto.max_batch_size
+        == 7
+    )
+    assert (
+        ModelRepository([DirectoryStore(tmp_path)], config_name="x").poll("m").proto.max_batch_size
+        == 1
+    )
 
 
 def test_an_override_takes_the_place_of_the_file(tmp_path):
     write_model(tmp_path, "m", add_sub(), config="max_batch_size: 1")
-    polled = ModelRepository([tmp_path]).poll("m", LoadOverride('{"max_batch_size": 3}'))
+    polled = ModelRepository([DirectoryStore(tmp_path)]).poll(
+        "m", LoadOverride('{"max_batch_size": 3}')
+    )
     assert polled.proto.max_batch_size == 3
     with pytest.raises(InvalidArgument, match="Invalid config override"):
-        ModelRepository([tmp_path]).poll("m", LoadOverride("{"))
+        ModelRepository([DirectoryStore(tmp_path)]).poll("m", LoadOverride("{"))
 
 
 def test_a_config_that_is_no_text_is_refused(tmp_path):
     directory = write_model(tmp_path, "m", add_sub())
     (directory / "config.pbtxt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidArgument, match="failed to open text file for read"):
-        ModelRepository([tmp_path]).poll("m")
+        ModelRepository([DirectoryStore(tmp_path)]).poll("m")
 
 
 def change_config(directory):

@@ -65,12 +65,12 @@ async def test_a_step_with_another_traffic_table_is_asked_anew(world):
         }
 
     assert await value(world, "outer") == 12.0
-    world.core.traffic_put("plus1", table(1, 1))
+    await world.core.traffic_put("plus1", table(1, 1))
     assert await value(world, "outer") == 11.0
-    world.core.traffic_put("plus1", table(2, 2))
+    await world.core.traffic_put("plus1", table(2, 2))
     assert await value(world, "outer") == 12.0
-    world.core.traffic_put("plus1", table(3, 1))
-    world.core.traffic_delete("plus1")
+    await world.core.traffic_put("plus1", table(3, 1))
+    await world.core.traffic_delete("plus1")
     assert await value(world, "outer") == 12.0
 
 

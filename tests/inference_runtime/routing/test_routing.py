@@ -57,17 +57,17 @@ async def test_shares_are_those_of_the_table(tmp_path):
     write_versions(tmp_path, 1, 2, 3)
     async with core_world(tmp_path) as world:
         await world.load("m")
-        applied = world.core.traffic_put("m", table(3, canary=0.1))
+        applied = await world.core.traffic_put("m", table(3, canary=0.1))
         assert applied["generation"] == 3
         counts = Counter(await routed(world, 4000))
         assert set(counts) == {("stable", 1, 3), ("canary", 2, 3)}
         assert 300 < counts["canary", 2, 3] < 500
-        world.core.traffic_put("m", table(4, canary=0.0))
+        await world.core.traffic_put("m", table(4, canary=0.0))
         assert set(await routed(world, 500)) == {("stable", 1, 4)}
-        world.core.traffic_put("m", table(5, canary=1.0))
+        await world.core.traffic_put("m", table(5, canary=1.0))
         assert set(await routed(world, 500)) == {("canary", 2, 5)}
         assert await routed(world, head=head_of("m", ZERO, "3")) == [("", 3, 0)]
-        world.core.traffic_delete("m")
+        await world.core.traffic_delete("m")
         assert await routed(world) == [("default", 3, 0)]
 
 
@@ -76,7 +76,7 @@ async def test_a_unit_stays_on_its_arm(tmp_path):
     async with core_world(tmp_path) as world:
         await world.load("m")
         assert world.core.unit_header("m") == ""
-        world.core.traffic_put("m", table(canary=0.3, unit_header="X-User"))
+        await world.core.traffic_put("m", table(canary=0.3, unit_header="X-User"))
         assert world.core.unit_header("m") == "x-user"
         assert world.core.unit_header("unknown") == ""
         for number in range(200):
@@ -92,7 +92,7 @@ async def test_an_arm_that_is_not_ready_falls_to_one_that_is(tmp_path):
     async with core_world(tmp_path) as world:
         await world.load("m")
         await world.load("other")
-        world.core.traffic_put("m", table(canary=0.5))
+        await world.core.traffic_put("m", table(canary=0.5))
         (tmp_path / "m/config.pbtxt").write_text("version_policy { specific { versions: [1] } }")
         await world.load("m")
         assert set(await routed(world, 50)) == {("stable", 1, 1)}
@@ -111,7 +111,7 @@ async def test_an_arm_may_be_another_repository_model(tmp_path):
         await world.load("m")
         await world.load("m--fast")
         arms = [{"model": "m--fast", "version": 7, "role": "canary", "weight": 1.0}]
-        world.core.traffic_put("m", {"generation": 1, "salt": "", "arms": arms})
+        await world.core.traffic_put("m", {"generation": 1, "salt": "", "arms": arms})
         assert float((await world.ask("m", **ZERO))["OUTPUT0"][0, 0]) == 7
 
 
@@ -120,21 +120,21 @@ async def test_generations_only_go_up(tmp_path):
     async with core_world(tmp_path) as world:
         await world.load("m")
         core = world.core
-        core.traffic_put("m", table(5))
-        assert core.traffic_put("m", table(5))["generation"] == 5
+        await core.traffic_put("m", table(5))
+        assert (await core.traffic_put("m", table(5)))["generation"] == 5
         for late in (table(4), table(5, canary=0.2)):
             with pytest.raises(Conflict):
-                core.traffic_put("m", late)
+                await core.traffic_put("m", late)
         with pytest.raises(Conflict):
-            core.traffic_delete("m", 4)
+            await core.traffic_delete("m", 4)
         assert core.traffic_table("m")["arms"][1]["weight"] == 0.1
-        core.traffic_delete("m", 6)
-        core.traffic_delete("m", 6)
+        await core.traffic_delete("m", 6)
+        await core.traffic_delete("m", 6)
         with pytest.raises(NotFound):
             core.traffic_table("m")
         with pytest.raises(Conflict, match="was deleted at generation 6"):
-            core.traffic_put("m", table(6))
-        core.traffic_put("m", table(7))
+            await core.traffic_put("m", table(6))
+        await core.traffic_put("m", table(7))
         assert [found["generation"] for found in core.traffic_tables()] == [7]
 
 
@@ -143,10 +143,10 @@ async def test_a_version_gets_no_traffic_before_it_is_ready(tmp_path):
     async with core_world(tmp_path) as world:
         await world.load("m")
         with pytest.raises(InvalidArgument, match="version 2 of model 'm' is not ready"):
-            world.core.traffic_put("m", table())
-        world.core.traffic_put("m", table(canary=0.0))
+            await world.core.traffic_put("m", table())
+        await world.core.traffic_put("m", table(canary=0.0))
         with pytest.raises(InvalidArgument, match="must sum to 1"):
-            world.core.traffic_put("m", {**table(2), "arms": table()["arms"][:1]})
+            await world.core.traffic_put("m", {**table(2), "arms": table()["arms"][:1]})
 
 
 async def test_tables_outlive_the_process(tmp_path):
@@ -154,25 +154,25 @@ async def test_tables_outlive_the_process(tmp_path):
     write_versions(repository, 1, 2)
     async with core_world(repository, state=state) as world:
         await world.load("m")
-        world.core.traffic_put("m", table(9, canary=0.25, unit_header="x-user"))
+        await world.core.traffic_put("m", table(9, canary=0.25, unit_header="x-user"))
     async with core_world(repository, state=state) as world:
         restored = world.core.traffic_table("m")
         assert restored["generation"] == 9
         assert restored["arms"][1]["weight"] == 0.25
         assert world.core.unit_header("m") == "x-user"
         assert await routed(world, 1, traffic_unit="u")
-        world.core.traffic_delete("m", 10)
+        await world.core.traffic_delete("m", 10)
     async with core_world(repository, state=state) as world:
         assert world.core.traffic_tables() == []
         with pytest.raises(Conflict):
-            world.core.traffic_put("m", table(10))
+            await world.core.traffic_put("m", table(10))
 
 
 async def test_every_answer_during_a_change_is_from_a_version_that_was_configured(tmp_path):
     write_versions(tmp_path, 1, 2)
     async with core_world(tmp_path) as world:
         await world.load("m")
-        world.core.traffic_put("m", table(1, canary=0.0))
+        await world.core.traffic_put("m", table(1, canary=0.0))
         seen = []
         done = asyncio.Event()
 
@@ -182,7 +182,7 @@ async def test_every_answer_during_a_change_is_from_a_version_that_was_configure
 
         streams = [asyncio.create_task(stream()) for _ in range(4)]
         for generation, share in ((2, 0.1), (3, 0.5), (4, 1.0), (5, 0.0)):
-            world.core.traffic_put("m", table(generation, canary=share))
+            await world.core.traffic_put("m", table(generation, canary=share))
             await eventually(lambda wanted=generation: seen and seen[-1][2] == wanted)
         done.set()
         await asyncio.gather(*streams)

@@ -126,12 +126,12 @@ async def test_a_new_latest_version_gets_new_sequences_only(world, tmp_path):
 async def test_a_sequence_keeps_its_arm_when_shares_move(world, tmp_path):
     write(tmp_path, version=2, more="version_policy { all { } }")
     await world.load("seq")
-    put_table(world, 1, canary=0.5)
+    await put_table(world, 1, canary=0.5)
     versions = {}
     for id_ in range(1, 5):
         result = await answer(world, id_, id_, "s")
         versions[id_] = result.head.model_version
-    put_table(world, 2, canary=0.0 if "2" in versions.values() else 1.0)
+    await put_table(world, 2, canary=0.0 if "2" in versions.values() else 1.0)
     for id_ in range(1, 5):
         result = await answer(world, id_, 10, "e")
         assert result.head.model_version == versions[id_]
@@ -141,7 +141,7 @@ async def test_a_sequence_keeps_its_arm_when_shares_move(world, tmp_path):
 async def test_the_requests_of_a_sequence_go_to_one_arm(world, tmp_path):
     write(tmp_path, version=2, more="version_policy { all { } }")
     await world.load("seq")
-    put_table(world, 1, canary=0.5)
+    await put_table(world, 1, canary=0.5)
     met = set()
     for id_ in range(1, 30):
         found = {
@@ -152,8 +152,8 @@ async def test_the_requests_of_a_sequence_go_to_one_arm(world, tmp_path):
     assert met == {"1", "2"}
 
 
-def put_table(world, generation, *, canary):
-    world.core.traffic_put(
+async def put_table(world, generation, *, canary):
+    await world.core.traffic_put(
         "seq",
         {
             "generation": generation,
