@@ -17,6 +17,8 @@ from inference_runtime.cli import UsageError, parse
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.header_forwarding import HeaderPattern
 from inference_runtime.frontends.http_server import HttpOptions
+from tests.conformance.python_models import ONE_TO_ONE, write_python_model
+from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.frontends.serving import serving
 
 pytestmark = pytest.mark.conformance
@@ -172,3 +174,24 @@ def test_check_055_what_is_no_pattern_is_refused():
     for option in ("http", "grpc"):
         with pytest.raises(UsageError, match="is none of RE2: missing"):
             parse(["--model-repository=/m", f"--{option}-header-forward-pattern=(a"])
+
+
+def test_check_055_a_python_model_sees_them(tmp_path):
+    write_python_model(tmp_path / "r", "ident", config=ONE_TO_ONE)
+    options = [f"--{port}-header-forward-pattern=MY_HEADER.*" for port in ("http", "grpc")]
+    headers = {"my_header_1": 'a "quoted" \\ value', "other": "x"}
+    expected = {"my_header_1": headers["my_header_1"], "own": "3"}
+    with runtime(tmp_path / "r", tmp_path / "log", "--load-model=ident", *options) as server:
+        for module, opened in ((httpclient, server.http_client), (grpcclient, server.grpc_client)):
+            tensor = module.InferInput("IN", [1], "INT32")
+            tensor.set_data_from_numpy(np.array([1], np.int32))
+            with opened() as client:
+                result = client.infer(
+                    "ident", [tensor], headers=dict(headers), parameters={"own": "3"}
+                )
+            answer = result.get_response()
+            if module is httpclient:
+                found = answer["parameters"]
+            else:
+                found = {key: value.string_param for key, value in answer.parameters.items()}
+            assert found == expected
