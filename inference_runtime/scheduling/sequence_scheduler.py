@@ -18,25 +18,18 @@ from inference_runtime.scheduling.alarm import Alarm
 from inference_runtime.scheduling.faults import cancelled, stopping
 from inference_runtime.scheduling.hold import NO_HOLD, Hold
 from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
+from inference_runtime.scheduling.sequence_keeper import FaultOf, SequenceKeeper
 from inference_runtime.scheduling.sequence_lanes import Lane, LaneEvents, SequenceLanes
-from inference_runtime.scheduling.sequence_patience import Patience
 from inference_runtime.scheduling.sequence_requests import (
     EqualPlans,
     Iterations,
-    lateness,
-    next_limit,
     request_fault,
     start_missing,
     step_on,
 )
-from inference_runtime.scheduling.sequence_table import (
-    NO_LANE,
-    LiveSequence,
-    SequenceId,
-    SequenceTable,
-)
+from inference_runtime.scheduling.sequence_table import LiveSequence, SequenceId
 from inference_runtime.spec.messages import Answer, InferRequest
-from inference_runtime.spec.sequence_config import DirectStrategy, SequenceBatching
+from inference_runtime.spec.sequence_config import SequenceBatching
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import Gauges
 
@@ -73,14 +66,17 @@ class SequenceScheduler:
             parts.placement,
             LaneEvents(self._started, self._executed, self._schedule_turn, self._dispatch),
         )
-        self._table = SequenceTable(len(parts.lanes), parts.slots_per_lane)
-        self._patience = Patience(parts.sequences.max_idle_ns)
+        self._keeper = SequenceKeeper(
+            parts.sequences,
+            lanes=len(parts.lanes),
+            slots_per_lane=parts.slots_per_lane,
+            ready=self._lanes.ready,
+            withdraw=self._lanes.withdraw,
+        )
         self._plans = EqualPlans()
         self._owners: dict[InferRequest, LiveSequence] = {}
         self._hold = parts.hold
         self._iterations = Iterations(parts.sequences) if parts.sequences.iterative else None
-        # A row of the direct strategy is free once its last request is in a batch.
-        self._frees_early = isinstance(parts.sequences.strategy, DirectStrategy)
         self._loop = loop
         self._clock = clock
         self._turn_due = False
@@ -101,7 +97,7 @@ class SequenceScheduler:
     @property
     def sequences(self) -> int:
         """Those that hold a slot or wait for one."""
-        return len(self._table)
+        return len(self._keeper)
 
     def gauges(self) -> Gauges:
         return Gauges(
@@ -113,7 +109,7 @@ class SequenceScheduler:
 
     def holds(self, id_: SequenceId) -> bool:
         """Whether a request without START would go on with a sequence of this load."""
-        return self._table.get(id_) is not None
+        return self._keeper.get(id_) is not None
 
     def submit(self, request: InferRequest) -> None:
         """Never raises; `request.done` may be called before this returns."""
@@ -126,13 +122,13 @@ class SequenceScheduler:
         if fault is not None:
             self._refuse(request, fault)
             return
-        sequence = self._table.get(head.sequence_id)
+        sequence = self._keeper.get(head.sequence_id)
         if sequence is None:
             if not head.sequence_start:
                 if not self.elsewhere(request):
                     self._refuse(request, start_missing(request, self._model))
                 return
-            sequence = self._table.open(head.sequence_id)
+            sequence = self._keeper.open(head.sequence_id)
         elif head.sequence_start:
             logger.warning(
                 "sequence %s of model '%s' has a new START although it has not ended: what it has "
@@ -142,7 +138,9 @@ class SequenceScheduler:
             )
         request.plan = self._plans.one_for(request.plan)
         self._inflight.accept(request)
-        self._enqueue(sequence, request)
+        self._owners[request] = sequence
+        self._keeper.enter(sequence, request, self._clock())
+        self._schedule_turn()
 
     def cancel(self, request: InferRequest) -> None:
         """A waiting request ends now, and all of its sequence that waits with it; a running one later."""
@@ -175,10 +173,10 @@ class SequenceScheduler:
         self._lanes.hurry()
         self._hold = NO_HOLD
         if not len(self._lanes):
-            for sequence in list(self._table):
+            for sequence in self._keeper:
                 self._drop(sequence, stopping)
         self._dispatch()
-        while self._inflight.count or len(self._table):
+        while self._inflight.count or self.sequences:
             self._emptied.clear()
             await self._emptied.wait()
         self._alarm.cancel()
@@ -191,45 +189,6 @@ class SequenceScheduler:
             self._iterations.end(request)
         self._inflight.refuse(request, fault)
 
-    def _enqueue(self, sequence: LiveSequence, request: InferRequest) -> None:
-        self._owners[request] = sequence
-        sequence.queue.append(request)
-        if request.head.sequence_end:
-            self._table.close(sequence)
-        self._admit()
-        if sequence.lane == NO_LANE:
-            self._limit_wait(sequence, request)
-        if request.deadline_ns:
-            self._patience.limit(sequence, request.deadline_ns)
-        self._go_on(sequence)
-        self._schedule_turn()
-
-    def _limit_wait(self, sequence: LiveSequence, request: InferRequest) -> None:
-        if request.head.timeout_us:
-            at_ns = request.received_ns + request.head.timeout_us * 1000
-            sequence.expires_ns = min(sequence.expires_ns or at_ns, at_ns)
-            self._patience.limit(sequence, sequence.expires_ns)
-
-    def _admit(self) -> None:
-        for sequence in self._table.admit():
-            sequence.expires_ns = 0
-            self._go_on(sequence)
-
-    def _go_on(self, sequence: LiveSequence) -> None:
-        """Something has changed for a sequence that is in a slot: it may be ready, or idle."""
-        if sequence.lane == NO_LANE:
-            return
-        now_ns = self._clock()
-        if sequence.queue and not sequence.busy:
-            self._lanes.ready(sequence, now_ns)
-        if self._iterations is not None and sequence.queue:
-            # Nobody but the model sends more: what it takes for a step is what may be too long.
-            self._patience.rest(sequence, now_ns)
-        elif sequence.queue or sequence.busy:
-            self._patience.wake(sequence)
-        elif not sequence.closed:
-            self._patience.rest(sequence, now_ns)
-
     def _schedule_turn(self) -> None:
         if not self._turn_due:
             self._turn_due = True
@@ -241,17 +200,19 @@ class SequenceScheduler:
 
     def _dispatch(self) -> None:
         now_ns = self._clock()
-        self._expire(now_ns)
+        for sequence, fault in self._keeper.expire(now_ns):
+            self._drop(sequence, fault)
+        self._after_settling()
         batch_ns = self._lanes.serve(now_ns) if not self._held() else 0
         if batch_ns:
             self._await_company(batch_ns, now_ns)
-        due_ns = self._patience.next_ns()
-        if due_ns:
-            self._alarm.set(max(due_ns, now_ns + self._patience.pause_ns()), now_ns)
+        look_ns = self._keeper.next_look_ns(now_ns)
+        if look_ns:
+            self._alarm.set(look_ns, now_ns)
 
     def _held(self) -> bool:
         hold = self._hold
-        if self.pending < hold.requests or self._table.backlog < hold.backlog:
+        if self.pending < hold.requests or self._keeper.backlog < hold.backlog:
             return True
         self._hold = NO_HOLD
         return False
@@ -264,11 +225,9 @@ class SequenceScheduler:
 
     def _started(self, batch: SequenceBatch, sequences: Sequence[LiveSequence]) -> None:
         self._inflight.start(batch.requests)
+        now_ns = self._clock()
         for sequence in sequences:
-            sequence.busy = True
-            if self._frees_early and sequence.closed and not sequence.queue:
-                self._table.vacate(sequence)
-        self._admit()
+            self._keeper.begin_step(sequence, now_ns)
 
     # From an execution to its end
 
@@ -287,12 +246,7 @@ class SequenceScheduler:
         sequence = self._owners.pop(request)
         if self._iterations is not None:
             self._iterations.end(request)
-            self._table.close(sequence)
-        sequence.busy = False
-        if sequence.closed and not sequence.queue:
-            self._end(sequence)
-        else:
-            self._go_on(sequence)
+        self._keeper.end_step(sequence, self._clock())
 
     def _step_again(self, request: InferRequest, execution: Execution, instance: Instance) -> None:
         """The model wants it once more, as the next step of its sequence."""
@@ -308,52 +262,18 @@ class SequenceScheduler:
             return
         step_on(request)
         self._inflight.requeue(request)
-        sequence.busy = False
-        sequence.queue.append(request)
-        self._go_on(sequence)
+        self._keeper.repeat_step(sequence, request, self._clock())
 
-    def _end(self, sequence: LiveSequence) -> None:
-        self._patience.forget(sequence)
-        self._table.remove(sequence)
-        self._admit()
-
-    def _drop(self, sequence: LiveSequence, fault: Callable[[InferRequest], RuntimeFault]) -> None:
+    def _drop(self, sequence: LiveSequence, fault: FaultOf) -> None:
         """Ends all that waits of a sequence, and the sequence with it; what runs goes on to its end."""
-        if sequence.lane != NO_LANE:
-            self._lanes.withdraw(sequence)
-        waiting = list(sequence.queue)
-        sequence.queue.clear()
-        sequence.expires_ns = 0
-        self._table.close(sequence)
-        if not sequence.busy:
-            self._end(sequence)
         now_ns = self._clock()
-        for request in waiting:
+        for request in self._keeper.drop(sequence, now_ns):
             del self._owners[request]
             if self._iterations is not None:
                 self._iterations.end(request)
             self._inflight.fail(request, fault(request), now_ns)
         self._after_settling()
 
-    def _expire(self, now_ns: int) -> None:
-        due = self._patience.due(now_ns)
-        for sequence in due.idle:
-            self._table.close(sequence)
-            if not (sequence.busy or sequence.queue):
-                self._end(sequence)
-        for sequence in due.late:
-            self._expire_waiting(sequence, now_ns)
-        self._after_settling()
-
-    def _expire_waiting(self, sequence: LiveSequence, now_ns: int) -> None:
-        fault = lateness(sequence, now_ns)
-        if fault is not None:
-            self._drop(sequence, fault)
-            return
-        limit_ns = next_limit(sequence)
-        if limit_ns:
-            self._patience.limit(sequence, limit_ns)
-
     def _after_settling(self) -> None:
-        if self._draining and not self._inflight.count and not len(self._table):
+        if self._draining and not self._inflight.count and not self.sequences:
             self._emptied.set()

@@ -21,7 +21,8 @@ class LiveSequence:
     """Open from its START; closed when its id means nothing any more; gone with its last request."""
 
     __slots__ = (
-        "busy", "closed", "expires_ns", "id", "lane", "queue", "ready", "ready_ns", "row", "state",
+        "busy", "closed", "expires_ns", "gone", "id", "lane", "queue", "ready", "ready_ns", "row",
+        "state",
     )  # fmt: skip
 
     def __init__(self, id_: SequenceId) -> None:
@@ -29,6 +30,7 @@ class LiveSequence:
         self.queue: deque[InferRequest] = deque()  # not started
         self.busy = False  # one of its requests is being executed
         self.closed = False
+        self.gone = False
         self.lane = NO_LANE  # NO_LANE: in the backlog, or past its slot
         self.row = 0
         self.expires_ns = 0  # until when it may wait in the backlog; 0: for ever
@@ -103,6 +105,7 @@ class SequenceTable:
         """It is gone, with its slot or its place in the backlog."""
         self.close(sequence)
         self.vacate(sequence)
+        sequence.gone = True
         self._backlog.pop(sequence, None)
         self._size -= 1
         same = self._alive[sequence.id]

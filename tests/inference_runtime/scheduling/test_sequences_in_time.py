@@ -414,3 +414,24 @@ def test_a_held_scheduler_waits_once_for_requests_and_for_a_backlog():
     alone = stage.send(1, 1)
     stage.loop.advance(SECOND)
     assert stage.sums(alone) == [2]
+
+
+def test_a_client_that_gives_up_everything_when_one_sequence_fails(stage):
+    """Both sequences are late; the answer to the first has its client cancel the second."""
+    for id_ in (1, 2, 3, 4):
+        stage.send(id_, 1, "s")
+    listen = stage.outcomes.done
+    late: list = []
+
+    def done(request, answer):
+        listen(request, answer)
+        if request is late[0]:
+            stage.scheduler.cancel(late[1])
+
+    stage.outcomes.done = done
+    late += [stage.send(id_, 1, "s", timeout_us=50_000) for id_ in (5, 6)]
+    stage.loop.advance(SECOND)
+    assert isinstance(stage.outcomes.fault(late[0]), DeadlineExceeded)
+    assert isinstance(stage.outcomes.fault(late[1]), Cancelled)
+    assert stage.outcomes.repeated == 0
+    assert stage.scheduler.sequences == 4
