@@ -148,11 +148,13 @@ def test_a_choice_of_cases_gives_what_onnx_runtime_gives(yard, doors):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # whoever comes first makes the cases
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_case_gives_what_onnx_runtime_gives(yard, doors, cases, group):
     assert check(yard, doors, cases[group::GROUPS]) > 0
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_most_cases_of_the_wheel_are_in_scope(cases):
     assert sum(1 for case in cases if exchanges(case)) >= LEAST_IN_SCOPE

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -26,7 +27,7 @@ class Yard:
     server: RuntimeProcess
     repository: Path
 
-    def load(self, name: str, model, config: str | None = None) -> dict:
+    def load(self, name: str, model, config: str | None = None) -> dict[str, Any]:
         """The config that the model got."""
         write_model(self.repository, name, model, config=config)
         status, answer = self.server.call("POST", f"/v2/repository/models/{name}/load")
