@@ -30,6 +30,7 @@ class Served:
     def __init__(
         self, cache: ResponseCache | None, *, batching="", place="inline", backend=None
     ) -> None:
+        self.drained = False
         self.cache = cache
         self.backend = backend or GatedBackend()
         self.config = model_config(
@@ -48,6 +49,12 @@ class Served:
         self.clients = Clients(self.config)
         self.outcomes = self.clients.outcomes
 
+    async def drain(self) -> None:
+        self.backend.gate.set()
+        if not self.drained:
+            self.drained = True
+            await self.scheduler.drain()
+
     def submit(self, rows=1, **more: Any):
         request = self.clients.request(rows, at_ns=time.monotonic_ns(), **more)
         self.scheduler.submit(request)
@@ -63,12 +70,26 @@ class Served:
         return model_statistics(self.stats)
 
 
+@pytest.fixture
+async def serve():
+    """Makes versions, and takes them apart in the end."""
+    made: list[Served] = []
+
+    def make(*arguments, **more) -> Served:
+        made.append(Served(*arguments, **more))
+        return made[-1]
+
+    yield make
+    for served in made:
+        await served.drain()
+
+
 def first_value(answer: InferResponse) -> float:
     return float(np.frombuffer(answer.data[0], "<f4")[0])
 
 
-async def test_an_equal_request_is_answered_without_the_model():
-    served = Served(ResponseCache(MIB))
+async def test_an_equal_request_is_answered_without_the_model(serve):
+    served = serve(ResponseCache(MIB))
     first = await served.ask(2, value=5.0)
     second = await served.ask(2, value=5.0)
     assert [bytes(part) for part in first.data] == list(second.data)
@@ -84,15 +105,15 @@ async def test_an_equal_request_is_answered_without_the_model():
     assert stats.cache_miss.ns > 0
 
 
-async def test_a_hit_is_answered_before_submit_returns():
-    served = Served(ResponseCache(MIB))
+async def test_a_hit_is_answered_before_submit_returns(serve):
+    served = serve(ResponseCache(MIB))
     await served.ask()
     request = served.submit()
     assert request in served.outcomes.answers
 
 
-async def test_a_large_request_is_hashed_beside_the_loop_and_found_again():
-    served = Served(ResponseCache(64 * MIB))
+async def test_a_large_request_is_hashed_beside_the_loop_and_found_again(serve):
+    served = serve(ResponseCache(64 * MIB))
     length = INLINE_BYTES
     request = served.submit(length=length)
     gauges = served.scheduler.gauges()
@@ -102,18 +123,18 @@ async def test_a_large_request_is_hashed_beside_the_loop_and_found_again():
     assert served.statistics.inference_stats.cache_hit.count == 1
 
 
-async def test_a_request_that_is_cancelled_while_it_is_hashed_ends_at_once():
-    served = Served(ResponseCache(64 * MIB))
+async def test_a_request_that_is_cancelled_while_it_is_hashed_ends_at_once(serve):
+    served = serve(ResponseCache(64 * MIB))
     request = served.submit(length=INLINE_BYTES)
     served.scheduler.cancel(request)
     assert isinstance(served.outcomes.fault(request), Cancelled)
-    await served.scheduler.drain()
+    await served.drain()
     assert served.backend.batches == []
     assert served.outcomes.repeated == 0
 
 
-async def test_faults_are_not_kept():
-    served = Served(ResponseCache(MIB))
+async def test_faults_are_not_kept(serve):
+    served = serve(ResponseCache(MIB))
     served.backend.failure = Internal("once")
     assert isinstance(await served.ask(), Internal)
     served.backend.failure = None
@@ -122,8 +143,8 @@ async def test_faults_are_not_kept():
     assert (stats.cache_miss.count, stats.cache_hit.count, stats.fail.count) == (1, 0, 1)
 
 
-async def test_an_answer_too_large_for_the_cache_is_logged_and_still_an_answer(caplog):
-    served = Served(ResponseCache(100))
+async def test_an_answer_too_large_for_the_cache_is_logged_and_still_an_answer(serve, caplog):
+    served = serve(ResponseCache(100))
     for _ in range(2):
         assert isinstance(await served.ask(), InferResponse)
     assert caplog.text.count("Failed to insert key") == 2
@@ -131,8 +152,8 @@ async def test_an_answer_too_large_for_the_cache_is_logged_and_still_an_answer(c
     assert (stats.cache_miss.count, stats.cache_hit.count) == (2, 0)
 
 
-async def test_equal_requests_at_the_same_time_are_all_executed():
-    served = Served(ResponseCache(MIB), place="thread", backend=GatedBackend(open_=False))
+async def test_equal_requests_at_the_same_time_are_all_executed(serve):
+    served = serve(ResponseCache(MIB), place="thread", backend=GatedBackend(open_=False))
     requests = [served.submit() for _ in range(3)]
     served.backend.gate.set()
     await eventually(lambda: len(served.outcomes.order) == 3)
@@ -141,24 +162,24 @@ async def test_equal_requests_at_the_same_time_are_all_executed():
     assert served.cache.counters.entries == 1
 
 
-async def test_entries_die_with_the_load_they_came_from():
+async def test_entries_die_with_the_load_they_came_from(serve):
     cache = ResponseCache(MIB)
-    old = Served(cache)
+    old = serve(cache)
     await old.ask()
-    new = Served(cache)
+    new = serve(cache)
     await new.ask()
     assert new.backend.batches == [1]
-    await old.scheduler.drain()
+    await old.drain()
     assert cache.counters.entries == 1
     await new.ask()
     assert new.statistics.inference_stats.cache_hit.count == 1
 
 
-async def test_a_version_that_drains_refuses_and_waits_for_what_is_hashed():
-    served = Served(ResponseCache(64 * MIB))
+async def test_a_version_that_drains_refuses_and_waits_for_what_is_hashed(serve):
+    served = serve(ResponseCache(64 * MIB))
     await served.ask()
     large = served.submit(length=INLINE_BYTES)
-    leaving = asyncio.ensure_future(served.scheduler.drain())
+    leaving = asyncio.ensure_future(served.drain())
     await asyncio.sleep(0)
     late = served.submit()
     assert isinstance(served.outcomes.fault(late), Unavailable)
@@ -166,9 +187,9 @@ async def test_a_version_that_drains_refuses_and_waits_for_what_is_hashed():
     assert isinstance(served.outcomes.response(large), InferResponse)
 
 
-async def test_hits_keep_the_order_where_the_config_asks_for_it():
+async def test_hits_keep_the_order_where_the_config_asks_for_it(serve):
     gate = GatedBackend(open_=True)
-    served = Served(
+    served = serve(
         ResponseCache(MIB),
         place="thread",
         batching="dynamic_batching { preserve_ordering: true }",
@@ -184,8 +205,8 @@ async def test_hits_keep_the_order_where_the_config_asks_for_it():
     assert served.outcomes.order[1:] == [slow, hit]
 
 
-async def test_a_fault_does_not_hold_up_the_order():
-    served = Served(
+async def test_a_fault_does_not_hold_up_the_order(serve):
+    served = serve(
         ResponseCache(MIB),
         place="thread",
         batching="dynamic_batching { preserve_ordering: true }",
@@ -201,8 +222,8 @@ async def test_a_fault_does_not_hold_up_the_order():
     assert isinstance(await served.ask(value=1.0), InferResponse)
 
 
-async def test_without_a_cache_the_scheduler_is_the_plain_one_and_says_so(caplog):
-    served = Served(None)
+async def test_without_a_cache_the_scheduler_is_the_plain_one_and_says_so(serve, caplog):
+    served = serve(None)
     assert type(served.scheduler).__name__ == "Dispatcher"
     assert "enables the response cache, and this server has none" in caplog.text
     await served.ask()
@@ -239,7 +260,7 @@ async def _story(steps_, ordered, size) -> None:
                 served.scheduler.cancel(sent[-1 - number][0])
             case "turn":
                 await asyncio.sleep(0.001)
-    await served.scheduler.drain()
+    await served.drain()
     outcomes = served.outcomes
     assert outcomes.repeated == 0
     assert set(outcomes.answers) == {request for request, _ in sent}

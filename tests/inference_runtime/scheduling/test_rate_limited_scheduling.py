@@ -54,6 +54,7 @@ class Served:
             stats=self.stats,
             shared=SharedParts(limiter=limiter),
         )
+        self.drained = False
         self.outcomes = Outcomes()
         self.clients = Clients(self.config, self.outcomes)
 
@@ -64,6 +65,12 @@ class Served:
             self.scheduler.submit(request)
         return requests
 
+    async def drain(self) -> None:
+        if not self.drained:
+            self.drained = True
+            self.open()
+            await self.scheduler.drain()
+
     def open(self) -> None:
         for backend in self.backends:
             backend.gate.set()
@@ -73,13 +80,29 @@ class Served:
         return sum(len(backend.batches) for backend in self.backends)
 
 
+@pytest.fixture
+async def serve():
+    """Makes versions, and takes them apart in the end."""
+    made: list[Served] = []
+
+    def make(*arguments, **more) -> Served:
+        made.append(Served(*arguments, **more))
+        return made[-1]
+
+    yield make
+    for served in made:
+        served.open()
+    for served in made:
+        await served.drain()
+
+
 def in_use(limiter) -> int:
     return sum(use.in_use for use in limiter.use())
 
 
-async def test_models_that_share_one_slot_execute_one_at_a_time():
+async def test_models_that_share_one_slot_execute_one_at_a_time(serve):
     limiter = RateLimiter()
-    first, second = Served(limiter, "first"), Served(limiter, "second")
+    first, second = serve(limiter, "first"), serve(limiter, "second")
     first.send(1)
     await eventually(lambda: first.executions == 1)
     second.send(1)
@@ -91,17 +114,17 @@ async def test_models_that_share_one_slot_execute_one_at_a_time():
     second.open()
     await eventually(lambda: len(second.outcomes.order) == 1)
     assert in_use(limiter) == 0
-    await first.scheduler.drain()
-    await second.scheduler.drain()
+    await first.drain()
+    await second.drain()
     assert limiter.use() == []
 
 
 @pytest.mark.parametrize("place", ["inline", "thread"])
 @pytest.mark.parametrize("batching", ["", "dynamic_batching { }"])
-async def test_priorities_share_a_scarce_slot_two_to_one(place, batching):
+async def test_priorities_share_a_scarce_slot_two_to_one(place, batching, serve):
     limiter = RateLimiter()
-    first = Served(limiter, "first", place=place, batching=batching)
-    second = Served(limiter, "second", priority=2, place=place, batching=batching)
+    first = serve(limiter, "first", place=place, batching=batching)
+    second = serve(limiter, "second", priority=2, place=place, batching=batching)
     order = first.outcomes.order
     second.clients.outcomes = first.outcomes
     # Shapes of their own, so that no two requests share a batch.
@@ -115,13 +138,13 @@ async def test_priorities_share_a_scarce_slot_two_to_one(place, batching):
     )  # both have work all the while
     assert counts["first"] == pytest.approx(60, abs=3)
     assert in_use(limiter) == 0
-    await first.scheduler.drain()
-    await second.scheduler.drain()
+    await first.drain()
+    await second.drain()
 
 
-async def test_a_failing_model_gives_its_slots_back():
+async def test_a_failing_model_gives_its_slots_back(serve):
     limiter = RateLimiter()
-    failing, other = Served(limiter, "failing"), Served(limiter, "other")
+    failing, other = serve(limiter, "failing"), serve(limiter, "other")
     failing.backends[0].failure = SystemExit("the model ended its process")
     failing.open()
     other.open()
@@ -133,9 +156,9 @@ async def test_a_failing_model_gives_its_slots_back():
     assert in_use(limiter) == 0
 
 
-async def test_a_cancelled_request_leaves_its_claim_to_others():
+async def test_a_cancelled_request_leaves_its_claim_to_others(serve):
     limiter = RateLimiter()
-    holder, waiting, third = (Served(limiter, name) for name in ("holder", "waiting", "third"))
+    holder, waiting, third = (serve(limiter, name) for name in ("holder", "waiting", "third"))
     holder.send(1)
     await eventually(lambda: holder.executions == 1)
     (request,) = waiting.send(1)
@@ -149,11 +172,11 @@ async def test_a_cancelled_request_leaves_its_claim_to_others():
     await eventually(lambda: in_use(limiter) == 0)
 
 
-async def test_requests_that_wait_for_company_hold_no_slots():
+async def test_requests_that_wait_for_company_hold_no_slots(serve):
     limiter = RateLimiter()
     delay = "dynamic_batching { preferred_batch_size: 8 max_queue_delay_microseconds: 300000 }"
-    patient = Served(limiter, "patient", batching=delay)
-    other = Served(limiter, "other")
+    patient = serve(limiter, "patient", batching=delay)
+    other = serve(limiter, "other")
     patient.open()
     other.open()
     patient.send(1)
@@ -165,23 +188,22 @@ async def test_requests_that_wait_for_company_hold_no_slots():
     assert in_use(limiter) == 0
 
 
-async def test_a_version_that_is_taken_apart_leaves_nothing_behind():
+async def test_a_version_that_is_taken_apart_leaves_nothing_behind(serve):
     limiter = RateLimiter()
-    large, small = Served(limiter, "large", count=4), Served(limiter, "small")
+    large, small = serve(limiter, "large", count=4), serve(limiter, "small")
     large.send(2)
     await eventually(lambda: large.executions == 1)
-    leaving = asyncio.ensure_future(large.scheduler.drain())
-    large.open()
+    leaving = asyncio.ensure_future(large.drain())
     await leaving
     assert len(large.outcomes.succeeded()) == 2
     assert [(use.capacity, use.in_use) for use in limiter.use()] == [(1, 0)]
-    await small.scheduler.drain()
+    await small.drain()
 
 
-async def test_a_load_that_is_refused_leaves_no_claim():
+async def test_a_load_that_is_refused_leaves_no_claim(serve):
     limiter = RateLimiter()
     with pytest.raises(InvalidArgument, match="EXECUTION_PLACEMENT"):
-        Served(limiter, "m", count=9, place="nowhere")
+        serve(limiter, "m", count=9, place="nowhere")
     assert limiter.use() == []
 
 
@@ -238,7 +260,7 @@ async def _story(steps_, place) -> None:
         assert each.outcomes.repeated == 0
         answers = each.outcomes.answers.values()
         assert all(isinstance(answer, InferResponse | RuntimeFault) for answer in answers)
-        await each.scheduler.drain()
+        await each.drain()
         assert each.scheduler.gauges().inflight == each.scheduler.gauges().busy == 0
     # Only a capacity that was set is left.
     assert all(use.holders == () for use in limiter.use())
