@@ -1,0 +1,451 @@
+"""Section 7.1 of backends-and-tools.md: the Python backend, checks 47 to 52: environments, processes, memory."""
+
+import io
+import os
+import signal
+import sys
+import tarfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.http as httpclient
+
+from tests.conformance.python_models import ONE_TO_ONE, write_python_model
+from tests.conformance.python_world import PythonWorld, eventually
+from tests.conformance.runtime_process import runtime
+
+pytestmark = [pytest.mark.conformance, pytest.mark.slow]
+
+PID = """
+def execute(self, requests):
+    time.sleep(0.05)
+    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
+    return [pb_utils.InferenceResponse([value]) for _ in requests]
+"""
+HANGS_ON_9 = """
+def execute(self, requests):
+    while requests[0].inputs()[0].as_numpy()[0] == 9:
+        time.sleep(0.1)
+    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
+    return [pb_utils.InferenceResponse([value]) for _ in requests]
+"""
+
+
+def parameter(key, value):
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    write_python_model(repository, "script")
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    options = (
+        "--load-model=script",
+        "--backend-config=python,unload-timeout-seconds=2",
+        "--backend-config=python,finalize-timeout-seconds=1",
+        "--backend-config=python,stub-timeout-seconds=5",
+    )
+    with runtime(repository, log, *options) as server:
+        world = PythonWorld(server, repository)
+        yield world
+        assert "Z" not in world.children().values()
+        assert server.terminate() == 0
+
+
+def environment_archive(path: Path, *extra: tuple[str, str]) -> Path:
+    """This very interpreter, as an environment that somebody packed."""
+    interpreter = f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{Path(np.__file__).parents[1]}" exec {sys.executable} "$@"\n'
+    members = [("bin/activate", "# nothing\n"), ("bin/python", interpreter), *extra]
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in members:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text), 0o755
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_backend_047_an_archive_that_leads_out_is_refused(world, tmp_path):
+    for name, entry in (("upwards", "../x"), ("absolute", "/tmp/x")):
+        archive = environment_archive(tmp_path / f"{name}.tar.gz", (entry, "x"))
+        world.write(name, PID, f"{ONE_TO_ONE} {parameter('EXECUTION_ENV_PATH', archive)}")
+        assert "leads out of it" in world.refusal(name)
+
+
+def test_backend_047_an_environment_needs_its_activate_script(world, tmp_path):
+    directory = tmp_path / "environment"
+    directory.mkdir()
+    world.write("inactive", PID, f"{ONE_TO_ONE} {parameter('EXECUTION_ENV_PATH', directory)}")
+    assert (
+        f"Path {directory}/bin/activate does not exist. The Python environment should contain an "
+        "'activate' script."
+    ) in world.refusal("inactive")
+
+
+def test_an_environment_is_unpacked_once_and_removed_with_its_last_user(world):
+    directory = world.write(
+        "packed",
+        """
+        def execute(self, requests):
+            value = pb_utils.Tensor("OUT", np.array([hash(os.environ["CONDA_PREFIX"]) % 1000], np.int32))
+            return [pb_utils.InferenceResponse([value]) for _ in requests]
+        """,
+        f"{ONE_TO_ONE} instance_group {{ count: 2 }} "
+        + parameter("EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY/environment.tar.gz"),
+    )
+    environment_archive(directory / "environment.tar.gz")
+    before = environments()
+    status, answer = world.load("packed")
+    assert status == 200, answer
+    assert len(environments() - before) == 1
+    assert world.infer("packed")[0] == 200
+    world.unload("packed")
+    eventually(lambda: environments() == before)
+
+
+def environments():
+    return set(Path("/tmp").glob("python_env_*"))
+
+
+def test_backend_048_every_instance_is_a_process(world):
+    world.serve("three", PID, f"{ONE_TO_ONE} instance_group {{ count: 3 }}")
+    answers = world.together("three", [1] * 12)
+    assert len({answer["outputs"][0]["data"][0] for _, answer in answers}) == 3
+
+
+def test_backend_049_a_killed_process_is_replaced(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    with runtime(repository, tmp_path / "log") as server:
+        world = PythonWorld(server, repository)
+        world.serve("mortal", HANGS_ON_9)
+        pid = world.out("mortal")
+        with ThreadPoolExecutor(1) as pool:
+            hanging = pool.submit(world.infer, "mortal", 9)
+            time.sleep(0.3)
+            killed_at = time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            status, answer = hanging.result()
+        assert time.monotonic() - killed_at < 2
+        assert (status, answer["error"]) == (500, "Stub process 'mortal_0' is not healthy.")
+        assert world.ready("mortal") == 400
+        assert not server.ready()
+        eventually(lambda: world.ready("mortal") == 200)
+        assert server.ready()
+        assert world.out("mortal") != pid
+        assert pid not in world.children()
+        assert (
+            'nv_python_stub_restarts_total{instance="mortal_0",model="mortal",version="1"} 1'
+            in world.metrics()
+        )
+
+
+def test_a_dead_instance_gets_no_requests_while_another_lives(world):
+    world.serve("twins", PID, f"{ONE_TO_ONE} instance_group {{ count: 2 }}")
+    answers = world.together("twins", [1] * 8)
+    first, second = {answer["outputs"][0]["data"][0] for _, answer in answers}
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: first not in world.children())
+    assert world.ready("twins") == 200
+    assert {world.out("twins") for _ in range(4)} == {second}
+
+
+def test_a_model_that_dies_while_it_starts_says_how(world):
+    world.write("dies_early", "def initialize(self, args):\n    os.kill(os.getpid(), 9)\n")
+    assert "It ended with signal 9." in world.refusal("dies_early")
+
+
+def test_a_model_that_gives_no_sign_of_life_does_not_load(world):
+    # A regular expression holds the interpreter's lock, so that no other thread of the process runs.
+    world.write(
+        "stunned",
+        """
+        def initialize(self, args):
+            import re
+            re.match("(a+)+$", "a" * 64 + "b")
+        """,
+    )
+    assert "gave no sign of life for 5 s" in world.refusal("stunned")
+
+
+CHECKED = """
+checks = 0
+
+def is_ready(self):
+    self.checks += 1
+    {check}
+
+def execute(self, requests):
+    value = pb_utils.Tensor("OUT", np.array([self.checks], np.int32))
+    return [pb_utils.InferenceResponse([value]) for _ in requests]
+"""
+
+
+def test_backend_050_a_check_answers_yes_or_no(world):
+    world.serve("sure", CHECKED.format(check="return 1"))
+    status, answer = world.server.call("GET", "/v2/models/sure/ready")
+    assert status == 500
+    assert answer["error"] == "is_ready() must return a boolean value"
+    world.unload("sure")
+
+
+def test_backend_050_a_check_that_takes_too_long_is_no(world):
+    world.serve("slow_check", CHECKED.format(check="time.sleep(10); return True"))
+    began = time.monotonic()
+    status, answer = world.server.call("GET", "/v2/models/slow_check/ready")
+    assert 4.9 < time.monotonic() - began < 8
+    assert status == 503
+    assert answer["error"] == "Timed out waiting for user-defined is_ready() response"
+    status, answer = world.server.call("GET", "/v2/models/slow_check/ready")
+    assert status in (200, 503)
+    world.unload("slow_check")
+
+
+def test_backend_050_many_who_ask_at_once_are_one_question(world):
+    world.serve("asked", CHECKED.format(check="time.sleep(0.5); return True"))
+    with ThreadPoolExecutor(20) as pool:
+        statuses = list(pool.map(lambda _: world.ready("asked"), range(20)))
+    assert statuses == [200] * 20
+    assert world.out("asked") == 1
+
+
+def test_check_017_a_model_that_says_no_is_not_ready_and_still_answers(world):
+    world.serve("shy", CHECKED.format(check="return False"))
+    try:
+        with world.server.http_client() as client:
+            assert not client.is_model_ready("shy")
+            assert not client.is_server_ready()
+        with world.server.grpc_client() as client:
+            assert not client.is_model_ready("shy")
+            assert not client.is_server_ready()
+        status, answer = world.server.call("GET", "/v2/models/shy/ready")
+        assert status == 400
+        assert answer["error"] == "Model 'shy_0' is not ready (user-defined check failed)."
+        assert world.infer("shy")[0] == 200
+    finally:
+        world.unload("shy")
+
+
+def test_a_coroutine_may_check(world):
+    world.serve(
+        "async_check",
+        """
+        async def is_ready(self):
+            import asyncio
+            await asyncio.sleep(0.01)
+            return True
+
+        def execute(self, requests):
+            return []
+        """,
+    )
+    assert world.ready("async_check") == 200
+
+
+def memory_of(pid):
+    """Resident bytes of a process, and how much of that is memory it shares with the server."""
+    resident = shared = 0
+    in_arena = False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if " " in name:  # the head of a mapping
+            in_arena = "memfd:" in line
+        elif name == "Rss":
+            size = int(rest.split()[0]) * 1024
+            resident += size
+            shared += size if in_arena else 0
+    return resident, shared
+
+
+def test_backend_051_memory_stays_where_it_is_over_many_responses(world):
+    write_python_model(world.repository, "repeat")
+    assert world.load("repeat")[0] == 200
+    before = set(world.children())
+    world.unload("repeat")
+    world.write(
+        "streamer",
+        """
+        def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                array = np.zeros(20_000, np.float32)
+                for value in range(int(request.inputs()[0].as_numpy()[0])):
+                    array[0] = value
+                    sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)]))
+                sender.send(flags=1)
+        """,
+        """
+        input { name: "IN" data_type: TYPE_INT32 dims: [1] }
+        output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+        model_transaction_policy { decoupled: True }
+        """,
+    )
+    assert world.load("streamer")[0] == 200
+    (pid,) = [each for each in world.children() if "stub" in cmdline(each) and each not in before]
+    for _ in range(5):
+        stream(world, 500)
+    resident, shared = memory_of(pid)
+    for _ in range(20):
+        stream(world, 500)
+    after, shared_after = memory_of(pid)
+    assert after - shared_after < 1.05 * (resident - shared) + (1 << 20)
+    assert shared_after < 1.05 * shared + 40 * 80_000
+    world.unload("streamer")
+
+
+def cmdline(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def stream(world, count):
+    """Over HTTP, whose client is fast enough to read all of it."""
+    url = f"http://{world.server.http}/v2/models/streamer/generate_stream"
+    request = urllib.request.Request(url, data=b'{"IN": %d}' % count, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        events = [line for line in answer if line.startswith(b"data:")]
+    assert len(events) == count
+
+
+def test_backend_052_a_crashed_server_leaves_nothing_behind(tmp_path):
+    repository = tmp_path / "repository"
+    write_python_model(repository, "script")
+    before = set(Path("/dev/shm").iterdir())
+    with runtime(repository, tmp_path / "log", "--load-model=script") as server:
+        world = PythonWorld(server, repository)
+        pid = world.run("import os; result = os.getpid()")
+        assert pid in world.children()
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.wait_exit()
+        eventually(lambda: not Path(f"/proc/{pid}").exists(), 5)
+    assert {
+        each for each in set(Path("/dev/shm").iterdir()) - before if "triton" in each.name
+    } == set()
+
+
+def test_a_model_that_holds_the_interpreter_dies_with_its_server_too(tmp_path):
+    repository = tmp_path / "repository"
+    write_python_model(repository, "script")
+    with runtime(repository, tmp_path / "log", "--load-model=script") as server:
+        world = PythonWorld(server, repository)
+        pid = world.run("import os; result = os.getpid()")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(world.run_raw, 'import re; re.match("(a+)+$", "a" * 64 + "b"); result = 1')
+            time.sleep(0.5)
+            os.kill(server.process.pid, signal.SIGKILL)
+            server.wait_exit()
+            eventually(lambda: not Path(f"/proc/{pid}").exists(), 5)
+
+
+def test_an_execution_that_does_not_end_does_not_keep_its_version(world):
+    world.serve("hung", HANGS_ON_9)
+    pid = world.out("hung")
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(world.infer, "hung", 9)
+        time.sleep(0.3)
+        world.unload("hung")
+        status, answer = hanging.result()
+    assert (status, answer["error"]) == (500, "Stub process 'hung_0' is not healthy.")
+    eventually(lambda: pid not in world.children())
+
+
+def test_finalize_is_called_and_has_its_time_limit(world, tmp_path):
+    for name, wait in (("ends_well", 0), ("ends_late", 30)):
+        world.serve(
+            name,
+            f"""
+            def finalize(self):
+                open("{tmp_path}/{name}", "w").write("finalized")
+                time.sleep({wait})
+
+            def execute(self, requests):
+                return []
+            """,
+        )
+        count = len(world.children())
+        world.unload(name)
+        eventually(lambda count=count: len(world.children()) == count - 1, 10)
+        assert (tmp_path / name).read_text() == "finalized"
+    assert "'ends_late_0' did not finalize within 1 s" in world.server.log
+
+
+def test_nothing_of_the_server_is_open_in_a_models_process(world):
+    targets = world.run(
+        """
+        import os
+        result = []
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                result.append(os.readlink("/proc/self/fd/" + name))
+            except OSError:
+                pass
+        """
+    )
+    # The two channels, and whatever the server's output is.
+    assert len([each for each in targets if each.startswith("socket:")]) == 2
+    assert len([each for each in targets if each.startswith("pipe:")]) == 1
+    assert [each for each in targets if "eventpoll" in each] == []
+    assert "SWITCHYARD_HOME" not in world.run("import os; result = list(os.environ)")
+
+
+def test_memory_above_the_limit_brings_a_new_process(world):
+    world.serve(
+        "grows",
+        """
+        kept = b""
+
+        def execute(self, requests):
+            if requests[0].inputs()[0].as_numpy()[0] == 2:
+                self.kept = b"x" * (300 << 20)
+            value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
+            return [pb_utils.InferenceResponse([value]) for _ in requests]
+        """,
+        f"{ONE_TO_ONE} {parameter('MEMORY_LIMIT_BYTES', 250 << 20)}",
+    )
+    pid = world.out("grows", 1)
+    time.sleep(1.5)
+    assert world.out("grows", 1) == pid
+    assert world.out("grows", 2) == pid
+    eventually(lambda: world.out("grows", 1) != pid)
+
+
+def test_limits_of_the_operating_system_hold(world):
+    world.serve(
+        "limited",
+        """
+        def execute(self, requests):
+            import resource
+            value = pb_utils.Tensor(
+                "OUT", np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.int32)
+            )
+            return [pb_utils.InferenceResponse([value]) for _ in requests]
+        """,
+        f"{ONE_TO_ONE} {parameter('RLIMIT_NOFILE', 99)}",
+    )
+    assert world.out("limited") == 99
+
+
+def test_large_tensors_arrive_unchanged_and_what_does_not_fit_fails_alone(tmp_path):
+    repository = tmp_path / "repository"
+    config = """
+        input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+        output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+    """
+    write_python_model(repository, "ident", config=config)
+    options = ("--load-model=ident", f"--backend-config=python,shm-max-byte-size={8 << 20}")
+    with runtime(repository, tmp_path / "log", *options) as server, server.http_client() as client:
+        for size in (1, 8_192, 8_193, 1_000_000, 3_000_000, 5, 1_000_000):
+            array = np.arange(size, dtype=np.float32)
+            tensor = httpclient.InferInput("IN", [size], "FP32")
+            tensor.set_data_from_numpy(array)
+            if array.nbytes > 8 << 20:
+                with pytest.raises(Exception, match="Failed to increase the shared memory pool"):
+                    client.infer("ident", [tensor])
+            else:
+                assert (client.infer("ident", [tensor]).as_numpy("OUT") == array).all()
