@@ -108,6 +108,7 @@ def accumulator_config(
     max_batch_size: int = 4,
     idle_us: int = 5_000_000,
     state: str = "",
+    group: str = "instance_group { kind: KIND_CPU count: 1 }",
     more: str = "",
 ) -> str:
     """`config.pbtxt` of an accumulator: one instance, all controls, clients see INPUT0, OUTPUT0, FLAGS and ID."""
@@ -121,7 +122,7 @@ input {{ name: "INPUT0" data_type: TYPE_INT32 dims: 1 }}
 output {{ name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }}
 output {{ name: "FLAGS" data_type: TYPE_INT32 dims: 1 }}
 output {{ name: "ID" data_type: {config_name(corrid)} dims: 1 }}
-instance_group {{ kind: KIND_CPU count: 1 }}
+{group}
 sequence_batching {{
   {strategy}
   max_sequence_idle_microseconds: {idle_us}

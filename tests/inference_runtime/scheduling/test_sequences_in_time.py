@@ -6,6 +6,7 @@ import pytest
 
 from inference_runtime.errors import Cancelled, DeadlineExceeded, FailureReason, FaultCode
 from inference_runtime.scheduling.hold import Hold
+from inference_runtime.spec.messages import InferRequest
 from tests.inference_runtime.scheduling.sequence_stage import (
     SequenceStage,
     is_client_fault,
@@ -421,7 +422,7 @@ def test_a_client_that_gives_up_everything_when_one_sequence_fails(stage):
     for id_ in (1, 2, 3, 4):
         stage.send(id_, 1, "s")
     listen = stage.outcomes.done
-    late: list = []
+    late: list[InferRequest] = []
 
     def done(request, answer):
         listen(request, answer)
