@@ -124,7 +124,6 @@ class Server:
         self._telemetry.cache = cache.counters if cache is not None else None
         self._loader = VersionLoader(
             stats=self._telemetry.registry,
-            inference=services.inference,
             services=services,
             shared=SharedParts(limiter, cache, scheduler_hold()),
             settings=BackendSettings(

@@ -29,7 +29,6 @@ from inference_runtime.lifecycle.version_config import (
 from inference_runtime.lifecycle.warm_up import read_samples, warm_up
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.scheduling.scheduler import SharedParts, build_scheduler
-from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.layout import OutsideRoot
 from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.registry import StatsRegistry
@@ -48,18 +47,16 @@ class VersionLoader:
         *,
         stats: StatsRegistry,
         settings: BackendSettings,
-        inference: InferencePort | None = None,
-        services: BackendServices | None = None,
+        services: BackendServices,
         shared: SharedParts | None = None,
         threads: int = 4,
         retries: int = 0,
     ) -> None:
         self._stats = stats
         self._settings = settings
-        self._inference = inference or InferencePort()
-        self._given_services = services
+        self._services = services
         self._shared = shared or SharedParts()
-        self._ensembles = EnsembleLoader(stats, self._inference, self._shared)
+        self._ensembles = EnsembleLoader(stats, services.inference, self._shared)
         self._retries = retries
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
         # Not those of the loads: an unload must not wait until somebody's engine is built, nor for a
@@ -118,9 +115,8 @@ class VersionLoader:
 
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()
-        services = self._services()
         prepared = await self.in_thread(
-            lambda: prepare_version(polled, version, self._settings, services)
+            lambda: prepare_version(polled, version, self._settings, self._services)
         )
         instances = await self._instances(prepared, list(prepared.config.instances()))
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
@@ -170,7 +166,7 @@ class VersionLoader:
         return loaded
 
     async def _instance(self, prepared: PreparedVersion, spec: InstanceSpec) -> LoadedInstance:
-        backend = prepared.factory(prepared.options, self._services())
+        backend = prepared.factory(prepared.options, self._services)
         policy = self._settings.host_policy(spec)
 
         def load() -> None:
@@ -192,9 +188,6 @@ class VersionLoader:
             await self._release([instance])
             raise
         return instance
-
-    def _services(self) -> BackendServices:
-        return self._given_services or BackendServices(asyncio.get_running_loop(), self._inference)
 
     def publish(self, loaded: LoadedVersion) -> None:
         """Its counters become the version's: call it in the same turn in which it begins to serve."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from inference_runtime.backends.base import BackendServices
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
 from inference_runtime.lifecycle.loader import VersionLoader
@@ -129,7 +130,10 @@ async def core_world(
     )
     inference = InferencePort()
     loader = VersionLoader(
-        stats=telemetry.registry, settings=settings, inference=inference, shared=shared
+        stats=telemetry.registry,
+        settings=settings,
+        services=BackendServices(asyncio.get_running_loop(), inference),
+        shared=shared,
     )
     wanted = WantedModels(state)
     lifecycle = ModelLifecycle(
