@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance import checklist
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -25,3 +27,10 @@ def test_every_deliberate_difference_has_its_test() -> None:
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) >= 6
     assert {name for name in named if f"def {name}(" not in tests} == set()
+
+
+def test_the_list_of_checks_is_that_of_the_tests() -> None:
+    text = checklist.PAGE.read_text()
+    assert text == checklist.written(text, checklist.page(checklist.collect())), (
+        "run: python -m tests.conformance.checklist"
+    )
