@@ -16,11 +16,11 @@ import numpy as np
 from inference_runtime.backends.base import Array, Backend, LoadedInstance, RequestBackend
 from inference_runtime.backends.model_call import ModelCall, Reply, WireTensor
 from inference_runtime.errors import InvalidArgument, RuntimeFault
-from inference_runtime.spec.datatypes import BY_NUMBER, Datatype
+from inference_runtime.spec.datatypes import BY_NUMBER, BY_WIRE, Datatype
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.messages import InferRequest, RequestHead
-from inference_runtime.spec.model_config import ModelConfig
-from inference_runtime.spec.tensors import backend_shape, element_count, to_array
+from inference_runtime.spec.model_config import ModelConfig, TensorSpec
+from inference_runtime.spec.tensors import backend_shape, bytes_array, element_count, to_array
 
 logger = logging.getLogger(__name__)
 DIRECTORY = "warmup"  # of the model, beside its versions
@@ -130,6 +130,9 @@ def _run(instance: LoadedInstance, config: ModelConfig, sample: WarmUpSample) ->
     for spec in config.backend_inputs:
         tensor = sample.inputs.get(spec.name)
         if tensor is None:
+            if config.sequence_batching is not None and spec in config.injected_inputs:
+                arrays.append(_unset(spec, config, arrays))
+                continue
             if not spec.optional:
                 raise InvalidArgument(f"input '{spec.name}' is missing in the sample")
             arrays.append(None)
@@ -139,6 +142,16 @@ def _run(instance: LoadedInstance, config: ModelConfig, sample: WarmUpSample) ->
             shape = (element_count(shape),)
         arrays.append(to_array(tensor.datatype, shape, tensor.data))
     backend.execute(arrays, config.output_names)
+
+
+def _unset(spec: TensorSpec, config: ModelConfig, others: Sequence[Array | None]) -> Array:
+    """A control that says no, or a state that is none: a sample need not name what clients do not."""
+    rows = next((array.shape[0] for array in others if array is not None), 1)
+    dims = tuple(max(dim, 1) for dim in spec.dims)
+    shape = (rows, *dims) if config.batching else dims
+    if spec.datatype == "BYTES":
+        return bytes_array([b""] * element_count(shape), shape)
+    return np.zeros(shape, BY_WIRE[spec.datatype].dtype)
 
 
 def _call(backend: RequestBackend, config: ModelConfig, sample: WarmUpSample) -> None:

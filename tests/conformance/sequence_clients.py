@@ -31,6 +31,18 @@ input { name: "INPUT" data_type: TYPE_INT32 dims: [1] }
 output { name: "OUTPUT" data_type: TYPE_INT32 dims: [1] }
 max_batch_size: 4
 """
+# Two models with sums of their own, one behind the other.
+_ENSEMBLE = """
+platform: "ensemble" max_batch_size: 4
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }
+ensemble_scheduling {
+  step { model_name: "seq" model_version: -1
+    input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "sum" } }
+  step { model_name: "seq_oldest" model_version: -1
+    input_map { key: "INPUT0" value: "sum" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
+}
+"""
 
 
 def controls(*kinds: str, datatype: str = "INT32") -> str:
@@ -80,6 +92,9 @@ def write_sequence_models(repository: Path) -> None:
     write_model(
         repository, "seq_bare", accumulator(), config=f"max_batch_size: 4 sequence_batching{bare}"
     )
+    directory = repository / "seq_ensemble"
+    (directory / "1").mkdir(parents=True)
+    (directory / "config.pbtxt").write_text(_ENSEMBLE)
 
 
 def write_python_sequences(repository: Path) -> None:

@@ -119,6 +119,14 @@ def test_check_137_a_python_model_gets_controls_flags_and_id(walker, ids):
     assert walker.walk("accumulate", next(ids), [1, 2, 3]) == [1, 3, 6]
 
 
+def test_check_137_flags_and_id_reach_the_steps_of_an_ensemble(walker, ids):
+    """Sums of sums: each of the two models has its own state for the sequence."""
+    id_ = next(ids)
+    assert walker.walk("seq_ensemble", id_, [1, 2, 3]) == [1, 4, 10]
+    text = f"in ensemble 'seq_ensemble', inference request for sequence {id_} to model 'seq'"
+    refused(f"{text} {START_MISSING}", walker.step, "seq_ensemble", id_, 1)
+
+
 @pytest.mark.parametrize("datatype", LISTS)
 def test_check_137_controls_of_each_datatype(walker, ids, datatype):
     id_ = next(ids)

@@ -5,6 +5,8 @@ import pytest
 
 from inference_runtime.errors import InvalidArgument, RuntimeFault, Unsupported
 from tests.inference_runtime.backends.loading import prepare, start
+from tests.inference_runtime.core_world import core_world
+from tests.onnx_models import write_model
 from tests.sequence_models import accumulator, accumulator_config
 
 
@@ -125,3 +127,14 @@ def test_a_backend_that_answers_request_by_request_has_no_implicit_state(tmp_pat
         f"sequence_batching {{ {state} }}"
     )
     assert "asks for implicit state" in fault(tmp_path, None, text, Unsupported)
+
+
+@pytest.mark.parametrize("corrid", ["UINT64", "BYTES"])
+async def test_a_warm_up_sample_need_not_name_controls_and_states(tmp_path, corrid):
+    sample = """model_warmup { name: "one" batch_size: 2
+        inputs { key: "INPUT0" value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }"""
+    config = accumulator_config(corrid=corrid, more=sample)
+    write_model(tmp_path, "m", accumulator(corrid=corrid), config=config)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+        assert world.states("m") == {"1": ("READY", "")}

@@ -19,9 +19,9 @@ from tests.onnx_models import write_model
 from tests.sequence_models import accumulator, accumulator_config
 
 
-def write(path, *, name="seq", version=1, idle_us=60_000_000, more=""):
-    config = accumulator_config(idle_us=idle_us, more=more)
-    write_model(path, name, accumulator(), version=version, config=config)
+def write(path, *, version=1, idle_us=60_000_000, **more):
+    config = accumulator_config(idle_us=idle_us, **more)
+    write_model(path, "seq", accumulator(), version=version, config=config)
 
 
 @pytest.fixture
@@ -76,6 +76,18 @@ async def test_a_sequence_goes_on_over_a_reload(world, tmp_path):
     await eventually(lambda: at_work(world) == 1, "the old load's end")
     with pytest.raises(InvalidArgument, match="must specify the START flag"):
         await step(world, 1, 1)
+
+
+async def test_a_sequence_goes_on_over_a_change_of_instances(world, tmp_path):
+    """The same copies under another scheduler: what was begun stays with the one that holds its state."""
+    assert await step(world, 1, 5, "s") == 5
+    write(tmp_path, group="instance_group { kind: KIND_CPU count: 3 }")
+    await world.load("seq")
+    assert at_work(world) == 2
+    assert await step(world, 2, 100, "s") == 100
+    assert await step(world, 1, 6, "e") == 11
+    await eventually(lambda: at_work(world) == 1, "the old scheduler's end")
+    assert await step(world, 2, 1, "e") == 101
 
 
 async def test_a_sequence_that_starts_over_does_so_on_the_new_load(world, tmp_path):
