@@ -394,6 +394,29 @@ def test_nothing_of_the_server_is_open_in_a_models_process(world):
     assert "SWITCHYARD_HOME" not in world.run("import os; result = list(os.environ)")
 
 
+def test_descriptors_do_not_add_up(world):
+    def descriptors():
+        return len(list(Path(f"/proc/{world.server.process.pid}/fd").iterdir()))
+
+    world.write("cycled", PID)
+
+    def cycle():
+        assert world.load("cycled")[0] == 200
+        pid = world.out("cycled")
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: world.ready("cycled") == 200)
+        before = world.children()
+        world.unload("cycled")
+        eventually(lambda: len(world.children()) == len(before) - 1)
+
+    cycle()
+    eventually(lambda: descriptors() < 200)
+    before = descriptors()
+    for _ in range(4):
+        cycle()
+    eventually(lambda: descriptors() <= before + 2)
+
+
 def test_memory_above_the_limit_brings_a_new_process(world):
     world.serve(
         "grows",

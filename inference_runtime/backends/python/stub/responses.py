@@ -22,7 +22,7 @@ class InferenceResponse:
         parameters: dict[str, Any] | None = None,
     ) -> None:
         outputs = list(output_tensors)
-        if any(output is None for output in outputs):
+        if None in outputs:
             raise TritonModelException("Output tensor for inference response should not be empty.")
         self._outputs = outputs
         self._error = error
@@ -51,7 +51,7 @@ class InferenceResponse:
         mark = packer.mark()
         try:
             outputs = [
-                _fragment(output) + dumps(packer.put(output.wire())) + "]"
+                f"{_fragment(output)}{packer.put(output.wire())}]"
                 for output in self._outputs
                 if output.name() in wanted
             ]
