@@ -9,15 +9,15 @@ from inference_runtime.scheduling.faults import cancelled, deadline_passed
 from inference_runtime.scheduling.sequence_table import LiveSequence
 from inference_runtime.spec.messages import Answer, InferRequest, RequestHead
 from inference_runtime.spec.request_plan import RequestPlan
-from inference_runtime.spec.sequence_config import SequenceBatching
+from inference_runtime.spec.sequence_config import ControlSpec, SequenceBatching
 
 _MAX_PLANS = 1024
 
 
 def request_fault(
-    request: InferRequest, sequences: SequenceBatching, model: str
+    request: InferRequest, control: ControlSpec | None, model: str
 ) -> InvalidArgument | None:
-    """Why it can not be part of any sequence, in Triton's words."""
+    """Why it can not be part of any sequence, in Triton's words. `control` is what gets the id."""
     if request.plan.batch_size > 1:
         return InvalidArgument(
             f"inference request to model '{model}' must specify batch-size 1 due to requirements of "
@@ -28,7 +28,6 @@ def request_fault(
         return InvalidArgument(
             f"inference request to model '{model}' must specify a non-zero or non-empty correlation ID"
         )
-    control = sequences.correlation
     if control is None or isinstance(id_, str) == (control.datatype == "BYTES"):
         return None
     given = "BYTES" if isinstance(id_, str) else "UINT64"

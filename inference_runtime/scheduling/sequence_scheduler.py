@@ -59,7 +59,7 @@ class SequenceScheduler:
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._model = parts.model
-        self._sequences = parts.sequences
+        self._correlation = parts.sequences.correlation
         self._inflight = parts.inflight
         self._lanes = SequenceLanes(
             parts.lanes,
@@ -116,7 +116,7 @@ class SequenceScheduler:
         if self._iterations is not None:
             self._iterations.begin(request)
         head = request.head
-        fault: RuntimeFault | None = request_fault(request, self._sequences, self._model)
+        fault: RuntimeFault | None = request_fault(request, self._correlation, self._model)
         if fault is None and self._draining and head.sequence_start:
             fault = stopping(request)
         if fault is not None:
