@@ -34,6 +34,9 @@ class Transport(asyncio.Transport):
     def abort(self):
         self.aborted = True
 
+    def can_write_eof(self):
+        return True
+
     def write_eof(self):
         self.ended = True
 
