@@ -9,7 +9,11 @@ from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.scheduling.ensemble_scheduler import EnsembleScheduler
 from inference_runtime.scheduling.scheduler import SharedParts, with_cache
-from inference_runtime.spec.config_rules import check_ports, check_response_cache
+from inference_runtime.spec.config_rules import (
+    check_model_metrics,
+    check_ports,
+    check_response_cache,
+)
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_config import ModelConfig, read
 from inference_runtime.telemetry.registry import StatsRegistry
@@ -26,6 +30,7 @@ def prepare_ensemble(
     if any(decoupled):
         proto.model_transaction_policy.decoupled = True
     check_response_cache(proto)
+    check_model_metrics(proto)
     return _read(proto, polled), decoupled
 
 

@@ -13,7 +13,7 @@ from inference_runtime.backends.base import (
     ModelArtifact,
 )
 from inference_runtime.backends.registry import backend_named
-from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.lifecycle.config_completion import (
     DEFAULT_MAX_BATCH_SIZE,
     check_agreement,
@@ -33,6 +33,8 @@ from inference_runtime.spec.config_defaults import (
 from inference_runtime.spec.config_rules import (
     check_dynamic_batching,
     check_instance_groups,
+    check_library,
+    check_model_metrics,
     check_ports,
     check_response_cache,
 )
@@ -86,8 +88,8 @@ def prepare_version(
     """
     proto = pb.ModelConfig()
     proto.CopyFrom(polled.proto)
-    _check_supported(proto)
     factory = backend_named(proto.backend)
+    check_library(proto)
     options = settings.options(proto.backend)
     artifact = artifact_of(polled, version)
     if settings.auto_complete and services is not None and isinstance(factory, ConfigCompleter):
@@ -131,6 +133,7 @@ def _settle(
     check_ports(proto)
     check_dynamic_batching(proto)
     check_response_cache(proto)
+    check_model_metrics(proto)
     check_sequence_batching(proto)
     check_ragged(proto)
     check_instance_groups(proto, gpus, gpu_support=supported)
@@ -145,19 +148,6 @@ def _default_max_batch_size(options: Mapping[str, str]) -> int:
             f"default-max-batch-size must be a non-negative integer, got '{text}'"
         )
     return int(text)
-
-
-def _check_supported(proto: Any) -> None:
-    """Understood, and not built into this server yet: better refused at load than ignored in service."""
-    reasons = {
-        "model repository agents": bool(proto.model_repository_agents.agents),
-    }
-    for feature, used in reasons.items():
-        if used:
-            raise Unsupported(
-                f"model '{proto.name}' asks for {feature}, which this server does not support yet: "
-                "remove it from the model's config"
-            )
 
 
 def label_lines(polled: PolledModel, proto: Any) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
+from inference_runtime.repository.agents import run_agents
 from inference_runtime.repository.model_cache import ModelCopy
 from inference_runtime.repository.overrides import LoadOverride
 from inference_runtime.repository.snapshot import ModelSnapshot, take_snapshot
@@ -165,6 +166,7 @@ class ModelRepository:
         check_identity(proto, bare_name(name))
         if self._require_complete:
             check_ports(proto)
+        run_agents(proto, directory)
         for version in missing_versions(proto, found.versions):
             logger.warning(
                 "model '%s': version %d of its version policy has no directory", name, version

@@ -1,5 +1,6 @@
 """What a config must not say, in Triton's words. Every function raises InvalidArgument or returns. Pure."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,11 @@ from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.spec.config_defaults import ENSEMBLE, KNOWN_PLATFORMS
 from inference_runtime.spec.ensemble_rules import check_ensemble
+
+logger = logging.getLogger(__name__)
+
+TENSORRT = "tensorrt_plan"
+CUSTOMIZABLE_FAMILY = "nv_inference_first_response_histogram_ms"
 
 
 def check_identity(proto: Any, directory: str) -> None:
@@ -107,7 +113,11 @@ class _Port:
         )
 
     def _check_tensorrt_only(self) -> None:
-        if self._proto.platform == "tensorrt_plan":
+        if self._proto.platform == TENSORRT:
+            if self._entry.is_non_linear_format_io and len(self._entry.dims) != 3:
+                raise InvalidArgument(
+                    f"Non-linear IO format {self._kind} requires 3 dims for {self._proto.name}"
+                )
             return
         if self._entry.is_shape_tensor:
             raise InvalidArgument(
@@ -179,6 +189,35 @@ def _check_ordering(batching: Any, name: str) -> None:
         )
 
 
+def check_library(proto: Any) -> None:
+    """`runtime` names the library of the backend: there is one of each, by its usual name."""
+    library, usual = proto.runtime, f"libtriton_{proto.backend}.so"
+    if ".." in library.split("/") or library.startswith("/"):
+        raise InvalidArgument(f"backend library name '{library}' escapes backend directory")
+    if library not in ("", usual):
+        raise InvalidArgument(
+            f"unable to find backend library '{library}' for model '{proto.name}'"
+        )
+
+
+def check_model_metrics(proto: Any) -> None:
+    for control in proto.model_metrics.metric_control:
+        if not control.HasField("metric_identifier"):
+            raise InvalidArgument("metric control must specify 'metric_identifier'")
+        family = control.metric_identifier.family
+        if not family:
+            raise InvalidArgument("metric identifier must specify non-empty 'family'")
+        if family != CUSTOMIZABLE_FAMILY:
+            logger.warning(
+                "Metric family '%s' in 'metric_identifier' is not a customizable metric in Triton core.",
+                family,
+            )
+        if not control.HasField("histogram_options"):
+            raise InvalidArgument("metric control must specify 'histogram_options'")
+        if not control.histogram_options.buckets:
+            raise InvalidArgument("histogram options must specify non-empty 'buckets'")
+
+
 def check_response_cache(proto: Any) -> None:
     """Answers that depend on more than their request can not be kept."""
     if not proto.response_cache.enable:
@@ -222,6 +261,16 @@ def _group_problem(proto: Any, group: Any, usable_gpus: Sequence[int], gpu_suppo
                     f"specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum "
                     f"required CUDA compute compatibility are: {usable}"
                 )
-    if group.profile and proto.platform != "tensorrt_plan":
+    return _profile_problem(proto, group)
+
+
+def _profile_problem(proto: Any, group: Any) -> str:
+    if group.profile and proto.platform != TENSORRT:
         return "specifies profile field which is only supported for TensorRT models"
+    for profile in group.profile:
+        if not (profile.isascii() and profile.isdecimal()):
+            return (
+                f"specifies invalid profile {profile}. The field should contain the string "
+                "representation of a non-negative integer."
+            )
     return ""

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
+from inference_runtime.spec.config_rules import CUSTOMIZABLE_FAMILY
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.telemetry.durations import FIRST_RESPONSE_BOUNDS_MS, DurationDetail
 from inference_runtime.telemetry.options import MetricsOptions
@@ -82,6 +83,6 @@ class StatsRegistry:
 def _bounds(config: ModelConfig) -> tuple[float, ...]:
     """The config's own buckets of the first-response histogram, if it has any."""
     for control in config.proto.model_metrics.metric_control:
-        if control.metric_identifier.family == "nv_inference_first_response_histogram_ms":
+        if control.metric_identifier.family == CUSTOMIZABLE_FAMILY:
             return tuple(control.histogram_options.buckets)
     return FIRST_RESPONSE_BOUNDS_MS

@@ -3,7 +3,7 @@
 import pytest
 
 from inference_runtime.backends.base import ArtifactDescription, PortDescription
-from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.lifecycle.config_completion import check_agreement, complete
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.spec.config_text import config_from_text
@@ -182,17 +182,6 @@ def test_the_default_batch_size_is_a_backend_option(tmp_path):
     wrong = BackendSettings(by_backend={"onnxruntime": {"default-max-batch-size": "many"}})
     with pytest.raises(InvalidArgument, match="default-max-batch-size must be"):
         prepare(tmp_path, add_sub(), settings=wrong)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'model_repository_agents { agents { name: "checksum" } }',
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(tmp_path, text):
-    with pytest.raises(Unsupported, match="which this server does not support yet"):
-        prepare(tmp_path, add_sub(), text)
 
 
 def test_labels_are_read_from_inside_the_model_only(tmp_path):
