@@ -52,7 +52,7 @@ Send = Callable[["ModelCall", Reply | None, bool], None]
 class ModelCall:
     """Shapes are what the model sees: with the batch dimension, and with `reshape` applied."""
 
-    __slots__ = ("_send", "gathered_ns", "inputs", "outputs", "request", "started_ns")
+    __slots__ = ("_send", "ended", "gathered_ns", "inputs", "outputs", "request", "started_ns")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class ModelCall:
         self.outputs = outputs  # names of the outputs asked for
         self.started_ns = 0
         self.gathered_ns = 0
+        self.ended = False  # has had its last reply; its runner is the only writer
         self._send = send
 
     @property

@@ -96,7 +96,7 @@ class RequestRunner:
             answers,
             times,
             faulty=any(isinstance(answer, RuntimeFault) for answer in answers),
-            deferred=any(answer is None for answer in answers),
+            deferred=any(answer is None for answer in answers) or any(call.ended for call in calls),
             rescheduled=again if self._reschedules else (),
         )
 
@@ -138,10 +138,14 @@ class RequestRunner:
 
     def _reply(self, call: ModelCall, reply: Reply | Reschedule | None) -> Answer | None:
         if isinstance(reply, Reschedule):
+            call.ended = True
             return None if self._reschedules else InvalidArgument(_NOT_ITERATIVE)
         return self._answer(call, reply) if reply is not None else None
 
     def _send(self, call: ModelCall, reply: Reply | None, final: bool) -> None:
+        if call.ended:
+            return
+        call.ended = final
         if reply is None:
             if not final:
                 return

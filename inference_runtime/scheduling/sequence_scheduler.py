@@ -17,7 +17,7 @@ from inference_runtime.instances.sequence_batch import SequenceBatch
 from inference_runtime.scheduling.alarm import Alarm
 from inference_runtime.scheduling.faults import cancelled, stopping
 from inference_runtime.scheduling.hold import NO_HOLD, Hold
-from inference_runtime.scheduling.inflight import QUEUED, RUNNING, Inflight
+from inference_runtime.scheduling.inflight import ABANDONED, QUEUED, RUNNING, Inflight
 from inference_runtime.scheduling.sequence_keeper import FaultOf, SequenceKeeper
 from inference_runtime.scheduling.sequence_lanes import Lane, LaneEvents, SequenceLanes
 from inference_runtime.scheduling.sequence_requests import (
@@ -161,7 +161,10 @@ class SequenceScheduler:
         """An answer that does not come with the end of an execution; see `RequestRunner`."""
         if not final:
             self._inflight.respond(request, answer, times)
-        elif request in self._owners:  # and not a filler, or one that has had its last answer
+        elif request.state in (
+            RUNNING,
+            ABANDONED,
+        ):  # not a filler, nor one that has its last answer
             self._step_done(request)
             self._inflight.finish(request, answer, instance.device, times, self._clock())
             self._after_settling()

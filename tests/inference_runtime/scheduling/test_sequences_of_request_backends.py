@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from inference_runtime.backends.model_call import RESCHEDULE, ModelCall, WireTensor
-from inference_runtime.errors import Cancelled, InvalidArgument
+from inference_runtime.errors import Cancelled, Internal, InvalidArgument
 from inference_runtime.instances.sequence_runner import SequenceRequestRunner
 from inference_runtime.spec.model_config import read
 from inference_runtime.spec.tensors import to_array
@@ -185,3 +186,96 @@ def test_fillers_reach_a_model_and_their_answers_reach_nobody():
     assert stage.sums(late) == [2]
     assert stage.batch_stats() == {2: 2}
     assert stage.stats.device().inferences == 3
+
+
+class Moody:
+    """Answers now, later, or not yet, as the moods say."""
+
+    def __init__(self, moods: list[str]) -> None:
+        self.moods = moods
+        self.count = 0
+        self.kept: list[ModelCall] = []
+        self.calls = 0
+
+    def execute_requests(self, calls: list[ModelCall]) -> list[Any]:
+        self.calls += len(calls)
+        if self._mood() == "raise":
+            raise Internal("the model failed")
+        return [self._reply(call) for call in calls]
+
+    def _mood(self) -> str:
+        self.count += 1
+        return self.moods[self.count % len(self.moods)]
+
+    def _reply(self, call: ModelCall) -> Any:
+        mood = self._mood()
+        if mood == "again":
+            return RESCHEDULE
+        if mood == "fault":
+            return Internal("the model does not like it")
+        if mood == "twice":  # the answer comes both ways; one counts
+            call.send(outputs(1), final=True)
+            return outputs(2)
+        if mood == "later":
+            self.kept.append(call)
+            return None
+        return outputs(3)
+
+    def let_go(self) -> None:
+        kept, self.kept = self.kept, []
+        for call in kept:
+            call.send(outputs(4), final=True)
+
+
+stories = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 6), st.sampled_from(["", "s", "s", "e", "se"])),
+        st.tuples(st.just("cancel"), st.integers(0, 40), st.just("")),
+        st.tuples(st.just("let go"), st.just(0), st.just("")),
+        st.tuples(st.just("advance"), st.sampled_from([1000, MS, 30 * MS]), st.just("")),
+    ),
+    max_size=50,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    strategy=st.sampled_from(STRATEGIES),
+    iterative=st.booleans(),
+    moods=st.lists(
+        st.sampled_from(["now", "now", "later", "again", "fault", "twice", "raise"]),
+        min_size=2,
+        max_size=12,
+    ),
+    story=stories,
+)
+def test_whatever_a_model_does_each_request_ends_once(strategy, iterative, moods, story):
+    stage = make_stage(strategy, iterative=iterative, idle_us=50_000)
+    # Sooner or later every request has an answer.
+    backend = stage.workers[0].backend = Moody([*moods, "now"])
+    requests = []
+    for what, number, flags in story:
+        if what == "send":
+            requests.append(stage.send(number, 1, flags))
+        elif what == "cancel" and number < len(requests):
+            stage.scheduler.cancel(requests[number])
+        elif what == "let go":
+            backend.let_go()
+        elif what == "advance":
+            stage.loop.advance(number)
+        gauges = stage.scheduler.gauges()
+        assert gauges.inflight == len(requests) - len(stage.outcomes.order)
+        assert 0 <= gauges.pending <= gauges.inflight
+    backend.moods = ["now"]
+    for _ in range(len(requests) + 2):
+        stage.loop.advance(SECOND)
+        backend.let_go()
+    stage.loop.advance(SECOND)
+    assert stage.outcomes.repeated == 0
+    assert set(stage.outcomes.answers) == set(requests)
+    gauges = stage.scheduler.gauges()
+    assert (gauges.pending, gauges.inflight, gauges.busy) == (0, 0, 0)
+    assert stage.scheduler.sequences == 0
+    good = stage.outcomes.succeeded()
+    assert stage.stats.device().successes == len(good)
+    assert sum(stage.stats.failures.values()) == len(requests) - len(good)
