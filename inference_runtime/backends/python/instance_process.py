@@ -15,7 +15,7 @@ from inference_runtime.backends.python.model_requests import ModelRequests
 from inference_runtime.backends.python.ready_checks import ReadyChecks
 from inference_runtime.backends.python.stub_process import Launch, StubProcess, not_healthy
 from inference_runtime.backends.python.wire.arena import Unpacker
-from inference_runtime.backends.python.wire.frames import Kind
+from inference_runtime.backends.python.wire.frames import Buffer, Kind
 from inference_runtime.errors import Internal, RuntimeFault
 
 logger = logging.getLogger(__name__)
@@ -87,9 +87,7 @@ class InstanceProcess:
         channel = self.stub.channel
         self.executing = True
         try:
-            packer = channel.packer()
-            free = channel.inbound.take_released()
-            parts, left_out = self._writer.frame(numbered, packer, free)
+            parts, left_out = self._frame(numbered)
             text, payload = self.stub.exchange(parts)
             channel.outbound.release(text["free"])
             replies = self._replies(numbered, left_out, text["answers"], payload)
@@ -105,6 +103,16 @@ class InstanceProcess:
             if reply is not None
         )
         return replies
+
+    def _frame(
+        self, numbered: Sequence[tuple[int, ModelCall]]
+    ) -> tuple[list[Buffer], dict[int, RuntimeFault]]:
+        channel = self.stub.channel
+        try:
+            free = channel.inbound.take_released()
+            return self._writer.frame(numbered, channel.packer(), free)
+        except ValueError:  # its memory was closed in between
+            raise not_healthy(self._name) from None
 
     def _replies(
         self,

@@ -67,8 +67,11 @@ class SideChannel(asyncio.Protocol):
             self._broken("it does not read what it is sent")
 
     def close(self) -> None:
+        """Nothing is sent or received any more; tensors that are still on their way to a client stay."""
         if self._transport is not None:
             self._transport.close()
+        self.inbound.close()
+        self.outbound.close()
 
 
 def read_text(text: bytes) -> Any:

@@ -404,7 +404,7 @@ def test_descriptors_do_not_add_up(world):
         assert world.load("cycled")[0] == 200
         pid = world.out("cycled")
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: world.ready("cycled") == 200)
+        eventually(lambda: pid not in world.children() and world.ready("cycled") == 200)
         before = world.children()
         world.unload("cycled")
         eventually(lambda: len(world.children()) == len(before) - 1)

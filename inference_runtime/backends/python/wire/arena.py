@@ -6,6 +6,7 @@ nothing refers to any more.
 """
 
 import bisect
+import contextlib
 import fcntl
 import mmap
 import os
@@ -128,6 +129,11 @@ class ArenaWriter:
             for start in starts:
                 self._free.give(start)
 
+    def close(self) -> None:
+        """Writing raises ValueError from here on."""
+        with self._lock:
+            self._map.close()
+
     def trim(self) -> None:
         """Gives the memory of what is free back to the system."""
         with self._lock:
@@ -164,17 +170,25 @@ class ArenaReader:
 
     def __init__(self, fd: int, size: int) -> None:
         self._size = size
-        self._map = mmap.mmap(fd, size)
+        self._map: mmap.mmap | None = mmap.mmap(fd, size)
         self._released: deque[int] = deque()
 
     def view(self, place: Sequence[int]) -> Array:
         """Raises BadPlace. The array is writable: what one side does to it, the other does not look at."""
         start, size = place
-        if start < 0 or size < 0 or start + size > self._size:
+        memory = self._map
+        if memory is None or start < 0 or size < 0 or start + size > self._size:
             raise BadPlace(f"[{start}, {start + size}) of {self._size}")
-        leased = _Leased((size,), np.uint8, self._map, start)
+        leased = _Leased((size,), np.uint8, memory, start)
         leased.lease = _Lease(start, self._released)
         return leased.view(np.ndarray)
+
+    def close(self) -> None:
+        """Views that are still looked at keep the memory for themselves; no new one is given."""
+        kept, self._map, self._size = self._map, None, 0
+        if kept is not None:
+            with contextlib.suppress(BufferError):
+                kept.close()
 
     @property
     def waiting(self) -> int:
