@@ -50,11 +50,16 @@ def _penguins(corpus: Corpus, repository: Path) -> None:
     _place(corpus.penguins.file, repository / "penguins" / "1" / "model.onnx")
 
 
+def _voice(corpus: Corpus, repository: Path) -> None:
+    _place(corpus.voice.file, repository / "voice_activity" / "1" / "model.onnx")
+
+
 _FILES: dict[str, Callable[[Corpus, Path], None]] = {
     "chat": _chat,
     "documents": _documents,
     "penguins": _penguins,
     "sentences": _sentences,
+    "voice": _voice,
 }
 NAMES = tuple(_FILES)
 

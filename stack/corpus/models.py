@@ -124,7 +124,7 @@ class Corpus:
 
     @cached_property
     def voice(self) -> CorpusModel:
-        """A model with a state: served with `voice.CONFIG` it needs the audio only."""
+        """A model with a state: served with the config of `examples/voice` it needs the audio only."""
         target = self.root / "silero_vad_batch_first.onnx"
         if not target.exists():
             package = self._package("silero-vad", "silero_vad/data/silero_vad_op18_ifless.onnx")

@@ -15,20 +15,6 @@ CHUNK = 512  # samples at 16 kHz
 RATE = 16_000
 _CONTEXT = 64
 
-CONFIG = f"""
-max_batch_size: 64
-input {{ name: "audio" data_type: TYPE_FP32 dims: {CHUNK} }}
-output {{ name: "speech_prob" data_type: TYPE_FP32 dims: 1 }}
-instance_group {{ kind: KIND_CPU count: 1 }}
-sequence_batching {{
-  %s
-  max_sequence_idle_microseconds: 60000000
-  state {{ input_name: "state_in" output_name: "state_out" data_type: TYPE_FP32 dims: [2, 128]
-    initial_state {{ name: "silence" data_type: TYPE_FP32 dims: [2, 128] zero_data: true }} }}
-  state {{ input_name: "context" output_name: "context_out" data_type: TYPE_FP32 dims: {_CONTEXT} }}
-}}
-"""
-
 
 def build(source: Path, target: Path) -> None:
     """Wraps the published graph; writes to `target` at once or not at all."""

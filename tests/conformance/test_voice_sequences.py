@@ -7,7 +7,7 @@ import tritonclient.grpc as grpcclient
 
 from stack.corpus import voice
 from stack.corpus.models import Corpus
-from stack.settings import StackSettings
+from stack.settings import ROOT, StackSettings
 from tests.conformance.repeat_model import open_stream
 from tests.conformance.runtime_process import runtime
 from tests.conformance.sequence_clients import statistics
@@ -52,11 +52,13 @@ def alone(model, sounds):
 @pytest.fixture(scope="module")
 def server(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
+    example = ROOT / "examples" / "voice" / "voice_activity" / "config.pbtxt"
     for strategy in ("direct", "oldest"):
         directory = path / f"voice_{strategy}" / "1"
         directory.mkdir(parents=True)
         (directory / "model.onnx").write_bytes(model.file.read_bytes())
-        (directory.parent / "config.pbtxt").write_text(voice.CONFIG % f"{strategy} {{ }}")
+        config = example.read_text().replace("direct { }", f"{strategy} {{ }}")
+        (directory.parent / "config.pbtxt").write_text(config)
     log = tmp_path_factory.mktemp("log") / "runtime.log"
     with runtime(path, log, "--load-model=*") as running:
         yield running
