@@ -35,7 +35,7 @@ class BackOff:
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW_SECONDS:
             self._deaths.popleft()
-        if len(self._deaths) > MAX_DEATHS:
+        if len(self._deaths) >= MAX_DEATHS:
             return None
         pause: float = FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1)
         return min(pause, MAX_PAUSE_SECONDS)
@@ -121,7 +121,7 @@ class Supervisor:
             logger.error(
                 "'%s' died %d times within %d minutes and is not restarted any more",
                 self._name,
-                MAX_DEATHS + 1,
+                MAX_DEATHS,
                 DEATHS_WINDOW_SECONDS // 60,
             )
             return

@@ -269,35 +269,8 @@ def test_backend_014_a_model_without_execute_is_found_out_by_the_first_request(w
     assert f"Python model {path} does not implement `execute` method." in answer["error"]
 
 
-@pytest.mark.parametrize(
-    ("name", "statement", "message"),
-    [
-        pytest.param("raises", 'raise ValueError("boom")', "ValueError: boom", id="015"),
-        pytest.param(
-            "too_few",
-            "return answers[:2]",
-            "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
-            "InferenceRequest(s) size is:3, and InferenceResponse(s) size is:2",
-            id="016",
-        ),
-        pytest.param(
-            "gives_a_tuple",
-            "return tuple(answers)",
-            "Expected a list in the execute return, found type '<class 'tuple'>'.",
-            id="017",
-        ),
-        pytest.param(
-            "gives_text",
-            'return [*answers[:2], "text"]',
-            "Expected an 'InferenceResponse' object in the execute function return list, found type "
-            "'<class 'str'>'.",
-            id="018",
-        ),
-    ],
-)
-def test_backend_015_016_017_018_a_batch_that_goes_wrong_is_everybodys(
-    world, name, statement, message
-):
+def fails_together(world, name, statement, message):
+    """Three requests of one batch have the same error."""
     world.serve(
         name,
         f"""
@@ -314,6 +287,39 @@ def test_backend_015_016_017_018_a_batch_that_goes_wrong_is_everybodys(
     for status, answer in batch(world, name):
         assert status == 500
         assert answer["error"].startswith(start), answer
+
+
+def test_backend_015_an_exception_is_the_answer_to_the_whole_batch(world):
+    fails_together(world, "raises", 'raise ValueError("boom")', "ValueError: boom")
+
+
+def test_backend_016_too_few_responses_fail_the_whole_batch(world):
+    fails_together(
+        world,
+        "too_few",
+        "return answers[:2]",
+        "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+        "InferenceRequest(s) size is:3, and InferenceResponse(s) size is:2",
+    )
+
+
+def test_backend_017_something_else_than_a_list_fails_the_whole_batch(world):
+    fails_together(
+        world,
+        "gives_a_tuple",
+        "return tuple(answers)",
+        "Expected a list in the execute return, found type '<class 'tuple'>'.",
+    )
+
+
+def test_backend_018_something_else_than_a_response_fails_the_whole_batch(world):
+    fails_together(
+        world,
+        "gives_text",
+        'return [*answers[:2], "text"]',
+        "Expected an 'InferenceResponse' object in the execute function return list, found type "
+        "'<class 'str'>'.",
+    )
 
 
 def test_backend_019_an_error_of_one_response_is_that_requests_alone(world):
