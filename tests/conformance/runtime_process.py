@@ -98,7 +98,7 @@ class RuntimeProcess:
 
 @contextmanager
 def runtime(
-    repository: Path, log: Path, *options: str, mode="explicit", wait=True
+    repository: Path | str, log: Path, *options: str, mode="explicit", wait=True
 ) -> Iterator[RuntimeProcess]:
     command = [
         sys.executable,

@@ -1,6 +1,7 @@
 """Section 9.7 of the compliance checklist: what a config says, what is filled in, and what is refused."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,14 +39,14 @@ def client(server, request):
     client.close()
 
 
-def config_of(client, name) -> dict:
+def config_of(client, name) -> dict[str, Any]:
     config = client.get_model_config(name)
     if client.over_http:
         return config
     return json_format.MessageToDict(config.config, preserving_proto_field_name=True)
 
 
-def loaded_config(client, repository, name, model, text: str | None = None) -> dict:
+def loaded_config(client, repository, name, model, text: str | None = None) -> dict[str, Any]:
     write_model(repository, name, model, config=text)
     client.load_model(name)
     config = config_of(client, name)
@@ -202,9 +203,7 @@ def test_check_119_directories_that_are_no_versions_are_ignored(server, client, 
         ("", [3]),
     ],
 )
-def test_check_120_and_121_the_policy_says_what_serves_and_the_highest_answers(
-    client, repository, policy, served
-):
+def test_check_120_the_policy_says_what_serves(client, repository, policy, served):
     for version in (1, 2, 3):
         config = f"version_policy {{ {policy} }}"
         write_model(repository, "c120", add_constant(version), version=version, config=config)
@@ -212,8 +211,17 @@ def test_check_120_and_121_the_policy_says_what_serves_and_the_highest_answers(
     ready = [version for version in (1, 2, 3) if client.is_model_ready("c120", str(version))]
     assert ready == served
     assert [answer(client, "c120", str(version)) for version in served] == served
-    assert answer(client, "c120") == served[-1]
     client.unload_model("c120")
+
+
+def test_check_121_the_highest_version_that_is_ready_answers(client, repository):
+    for version in (2, 10):
+        write_model(repository, "c121", add_constant(version), version=version)
+    for policy, highest in (("all { }", 10), ("specific { versions: [2] }", 2)):
+        (repository / "c121/config.pbtxt").write_text(f"version_policy {{ {policy} }}")
+        client.load_model("c121")
+        assert answer(client, "c121") == highest
+    client.unload_model("c121")
 
 
 @pytest.mark.slow

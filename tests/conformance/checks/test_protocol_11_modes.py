@@ -1,0 +1,172 @@
+"""Section 9.11 of the compliance checklist: control modes, several repositories, many loads at once, readiness."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.conformance.clients import Client
+from tests.conformance.python_world import PythonWorld
+from tests.conformance.runtime_process import find_ports, runtime
+from tests.onnx_models import add_constant, write_model
+
+pytestmark = [pytest.mark.conformance, pytest.mark.slow]
+
+
+def answer(client, name: str, version="") -> float:
+    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
+    return float(result.as_numpy("OUTPUT0")[0, 0])
+
+
+def refused(call, *args) -> InferenceServerException:
+    with pytest.raises(InferenceServerException) as caught:
+        call(*args)
+    return caught.value
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+def test_check_163_only_explicit_mode_takes_loads(tmp_path, mode):
+    write_model(tmp_path / "r", "m", add_constant(1))
+    text = "explicit model load / unload is not allowed if polling is enabled"
+    with runtime(tmp_path / "r", tmp_path / "log", mode=mode) as server:
+        for kind, status in (("http", "503"), ("grpc", "StatusCode.UNAVAILABLE")):
+            client = Client(server, kind)
+            for call in (client.load_model, client.unload_model):
+                error = refused(call, "m")
+                assert error.status() == status
+                assert text in str(error)
+            assert client.is_model_ready("m")
+            client.close()
+
+
+def test_check_173_a_name_in_two_repositories(tmp_path):
+    for root in ("one", "two"):
+        write_model(tmp_path / root, "m", add_constant(1))
+    write_model(tmp_path / "two", "n", add_constant(2))
+    options = (f"--model-repository={tmp_path / 'two'}",)
+    with runtime(tmp_path / "one", tmp_path / "log", *options) as server:
+        for kind in ("http", "grpc"):
+            client = Client(server, kind)
+            index = client.names(client.get_model_repository_index())
+            entries = index if client.over_http else index["models"]
+            assert entries[0] == {
+                "name": "m",
+                "state": "UNAVAILABLE",
+                "reason": "model appears in two or more repositories",
+            }
+            assert "failed to poll from model repository" in str(refused(client.load_model, "m"))
+            client.load_model("n")
+            assert answer(client, "n") == 2
+            client.close()
+
+
+def test_check_174_poll_mode_follows_the_repository(tmp_path):
+    config = "max_batch_size: 2 version_policy { all { } }"
+    repository = tmp_path / "r"
+    repository.mkdir()
+    options = ("--repository-poll-secs=1",)
+    with runtime(repository, tmp_path / "log", *options, mode="poll") as server:
+        client = Client(server, "grpc")
+        write_model(tmp_path / "made", "m", add_constant(1), config=config)
+        write_model(tmp_path / "made", "m", add_constant(2), version=2)
+        (tmp_path / "made/m").rename(repository / "m")
+        server.wait_for(lambda: client.is_model_ready("m"), "the added model")
+        assert answer(client, "m", "1") == 1
+        shutil.rmtree(repository / "m/1")
+        server.wait_for(lambda: not client.is_model_ready("m", "1"), "the removed version")
+        error = refused(answer, client, "m", "1")
+        assert "Request for unknown model: 'm' version 1 is not at ready state" in str(error)
+        assert answer(client, "m") == 2
+        (repository / "m/config.pbtxt").unlink()
+        server.wait_for(
+            lambda: client.get_model_config("m").config.max_batch_size == 4, "the defaults"
+        )
+        shutil.rmtree(repository / "m")
+        server.wait_for(lambda: not client.is_model_ready("m"), "the removed model")
+        assert "has no available versions" in str(refused(answer, client, "m"))
+        client.close()
+
+
+# Each waits for the other: they can only be loaded side by side.
+MEETING = """
+def initialize(self, args):
+    here = os.path.dirname(args["model_repository"])
+    open(os.path.join(here, args["model_name"] + ".here"), "w").close()
+    other = {"left": "right", "right": "left"}[args["model_name"]]
+    deadline = time.monotonic() + 20
+    while not os.path.exists(os.path.join(here, other + ".here")):
+        if time.monotonic() > deadline:
+            raise pb_utils.TritonModelException("the other one does not come")
+        time.sleep(0.01)
+"""
+
+
+def test_check_178_models_are_loaded_side_by_side(tmp_path):
+    repository = tmp_path / "r"
+    repository.mkdir()
+    with runtime(repository, tmp_path / "log") as server:
+        world = PythonWorld(server, repository)
+        for name in ("left", "right"):
+            world.write(name, MEETING)
+        with ThreadPoolExecutor(2) as pool:
+            assert [status for status, _ in pool.map(world.load, ("left", "right"))] == [200, 200]
+
+
+def test_check_178_many_loads_and_unloads_at_once_leave_a_server_that_serves(tmp_path):
+    names = [f"m{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        write_model(tmp_path / "r", name, add_constant(number))
+    with runtime(tmp_path / "r", tmp_path / "log") as server:
+
+        def work(seed: int) -> list[str]:
+            """What nobody should ever see; loads and unloads of one model may meet in any order."""
+            client = Client(server, ("http", "grpc")[seed % 2])
+            random = Random(seed)
+            unexpected = []
+            for _ in range(12):
+                name = random.choice(names)
+                call = random.choice([client.load_model, client.unload_model])
+                try:
+                    call(name)
+                    if random.random() < 0.3:
+                        answer(client, name)
+                except InferenceServerException as error:
+                    if "Request for unknown model" not in str(error):
+                        unexpected.append(str(error))
+            client.close()
+            return unexpected
+
+        with ThreadPoolExecutor(32) as pool:
+            assert [text for found in pool.map(work, range(32)) for text in found] == []
+        client = Client(server, "grpc")
+        for number, name in enumerate(names):
+            client.load_model(name)
+            assert answer(client, name) == number
+        server.wait_for(server.ready, "readiness")
+        client.close()
+        assert server.terminate() == 0
+
+
+def test_check_179_a_failed_model_and_readiness(tmp_path):
+    write_model(tmp_path / "r", "good", add_constant(1))
+    write_model(tmp_path / "r", "bad", add_constant(1))
+    (tmp_path / "r/bad/1/model.onnx").write_bytes(b"broken")
+    stay = "--exit-on-error=false"
+    with runtime(tmp_path / "r", tmp_path / "log", stay, mode="none", wait=False) as server:
+        server.wait_for(lambda: find_ports(server), "the ports")
+        server.wait_for(lambda: "| bad | 1 | UNAVAILABLE |" in server.log, "the table of models")
+        for kind in ("http", "grpc"):
+            client = Client(server, kind)
+            assert client.is_server_live()
+            assert not client.is_server_ready()
+            assert answer(client, "good") == 1
+            client.close()
+    options = (stay, "--strict-readiness=false")
+    with runtime(tmp_path / "r", tmp_path / "log2", *options, mode="none") as server:
+        assert server.ready()
+    with runtime(tmp_path / "r", tmp_path / "log3", mode="none", wait=False) as server:
+        assert server.wait_exit() == 1
+        assert "error: creating server: Internal - failed to load all models" in server.log
