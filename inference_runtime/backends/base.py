@@ -110,7 +110,9 @@ class BackendFactory(Protocol):
     """A backend class: makes copies, and describes a file without making one."""
 
     utf8_strings: bool  # BYTES elements must be UTF-8 text
-    overlapping: bool  # executions of one copy may overlap: several instances can stand on it
+    # Executions of one copy may overlap: several instances can stand on it. Else one does; while the number
+    # of instances changes, its successor may call at the same time, and a copy sees to it that they take turns.
+    overlapping: bool
     per_request: bool  # makes RequestBackends
 
     def __call__(

@@ -318,7 +318,9 @@ class ModelLifecycle:
 
     async def _leave(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
         try:
-            await self._loader.retire(loaded, self._registry.at_work)
+            await self._loader.retire(
+                loaded, serving=self._registry.all_serving, at_work=self._registry.at_work
+            )
         except RuntimeFault as fault:
             logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
         self._registry.finish_unload(loaded)

@@ -18,7 +18,11 @@ from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.ensemble_loading import EnsembleLoader
 from inference_runtime.lifecycle.free_memory import return_free_memory
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
-from inference_runtime.lifecycle.resizing import resized_config, shared_instances
+from inference_runtime.lifecycle.resizing import (
+    keeps_copies,
+    resized_config,
+    shared_instances,
+)
 from inference_runtime.lifecycle.version_config import (
     BackendSettings,
     PreparedVersion,
@@ -131,7 +135,7 @@ class VersionLoader:
     async def resize(self, loaded: LoadedVersion, polled: PolledModel) -> LoadedVersion:
         """The same version with other instance groups, on the copies there are; `loaded` goes on meanwhile."""
         factory = loaded.factory
-        if factory is None or not factory.overlapping:
+        if factory is None or not keeps_copies(factory, loaded.config):
             return await self.load(polled, loaded.number)
         config = resized_config(loaded.config, polled.proto, factory, self._settings)
         prepared = PreparedVersion(
@@ -143,7 +147,7 @@ class VersionLoader:
             labels=loaded.labels,
             samples=await self.in_thread(lambda: read_samples(config, polled.directory)),
         )
-        kept, missing = shared_instances(config, loaded.instances)
+        kept, missing = shared_instances(config, loaded.instances, overlapping=factory.overlapping)
         fresh = await self._instances(prepared, missing)
         try:
             return _assemble(prepared, [*kept, *fresh], loaded.stats, self._shared)
@@ -194,13 +198,17 @@ class VersionLoader:
         self._stats.publish(loaded.stats, load_seconds=loaded.stats.load_seconds)
 
     async def retire(
-        self, loaded: LoadedVersion, at_work: Callable[[], Iterable[LoadedVersion]]
+        self,
+        loaded: LoadedVersion,
+        *,
+        serving: Callable[[], Iterable[LoadedVersion]],
+        at_work: Callable[[], Iterable[LoadedVersion]],
     ) -> None:
         """Waits for the last request of a version that takes no new ones, then frees its memory.
 
         What other versions `at_work` stand on stays: counters and copies outlive a change of instances.
         """
-        await _drain(loaded)
+        await _drain(loaded, serving)
         others = [other for other in at_work() if other is not loaded]
         heirs = [other for other in others if other.stats is loaded.stats]
         for heir in heirs:
@@ -220,8 +228,11 @@ class VersionLoader:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def _drain(loaded: LoadedVersion) -> None:
-    """Executions that do not end within their backend's limit are ended by force, where that is possible."""
+async def _drain(loaded: LoadedVersion, serving: Callable[[], Iterable[LoadedVersion]]) -> None:
+    """Executions that do not end within their backend's limit are ended by force, where that is possible.
+
+    Not on copies that serve on in another version: those are ended when that one goes.
+    """
     draining = asyncio.ensure_future(loaded.scheduler.drain())
     if loaded.health:
         limit = max(each.drain_limit for each in loaded.health)
@@ -233,8 +244,10 @@ async def _drain(loaded: LoadedVersion) -> None:
                 loaded.number,
                 limit,
             )
+            kept = {id(each) for other in serving() for each in other.health}
             for each in loaded.health:
-                each.abort()
+                if id(each) not in kept:
+                    each.abort()
     await draining
 
 

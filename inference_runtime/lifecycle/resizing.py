@@ -1,5 +1,6 @@
 """A version that only gets other instance groups: same files, same counters, the copies there are kept."""
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -42,27 +43,33 @@ def resized_config(
     return replace(read(proto), sequence_batching=config.sequence_batching)
 
 
+def keeps_copies(factory: BackendFactory, config: ModelConfig) -> bool:
+    """Whether copies can serve instances of another number, while those there are finish what they have."""
+    # A model that keeps a sequence's state by its place in the batch must not see two schedulers.
+    return factory.overlapping or config.sequence_batching is None
+
+
 def shared_instances(
-    config: ModelConfig, instances: Iterable[LoadedInstance]
+    config: ModelConfig, instances: Iterable[LoadedInstance], *, overlapping: bool
 ) -> tuple[list[LoadedInstance], list[InstanceSpec]]:
-    """Instances of the config that can run on copies there are, and those that need a copy of their own."""
-    by_place: dict[Any, list[LoadedInstance]] = {}
+    """Instances of the config that can run on copies there are, and those that need a copy of their own.
+
+    Copies that can not overlap serve one instance each.
+    """
+    by_place: dict[Any, deque[LoadedInstance]] = {}
     for instance in instances:
-        by_place.setdefault(_place(instance.spec), []).append(instance)
-    turn = dict.fromkeys(by_place, 0)
+        by_place.setdefault(_place(instance.spec), deque()).append(instance)
     shared: list[LoadedInstance] = []
     missing: list[InstanceSpec] = []
     for spec in config.instances():
-        place = _place(spec)
-        if place not in by_place:
+        copies = by_place.get(_place(spec))
+        if not copies:
             missing.append(spec)
             continue
-        copies = by_place[place]
-        source = copies[turn[place] % len(copies)]
-        turn[place] += 1
-        shared.append(
-            LoadedInstance(spec, source.backend, source.load_ns, host_policy=source.host_policy)
-        )
+        source = copies.popleft()
+        if overlapping:
+            copies.append(source)
+        shared.append(replace(source, spec=spec))
     return shared, missing
 
 

@@ -1,6 +1,7 @@
 """Section 9.11 of the compliance checklist: control modes, several repositories, many loads at once, readiness."""
 
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import Client
+from tests.conformance.python_models import ONE_TO_ONE
 from tests.conformance.python_world import PythonWorld
 from tests.conformance.runtime_process import find_ports, runtime
 from tests.onnx_models import add_constant, write_model
@@ -170,3 +172,63 @@ def test_check_179_a_failed_model_and_readiness(tmp_path):
     with runtime(tmp_path / "r", tmp_path / "log3", mode="none", wait=False) as server:
         assert server.wait_exit() == 1
         assert "error: creating server: Internal - failed to load all models" in server.log
+
+
+COUNTING = """
+def initialize(self, args):
+    self.path = os.path.join(os.path.dirname(args["model_repository"]), "lives")
+    self.tell("begun")
+
+def tell(self, what):
+    with open(self.path, "a") as file:
+        file.write(what + "\\n")
+
+def execute(self, requests):
+    return [
+        pb_utils.InferenceResponse(
+            [pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())]
+        )
+        for request in requests
+    ]
+
+def finalize(self):
+    self.tell("ended")
+"""
+
+
+def test_check_176_processes_of_a_model_are_kept_when_their_number_changes(tmp_path):
+    repository = tmp_path / "r"
+    repository.mkdir()
+    with runtime(repository, tmp_path / "log") as server:
+        world = PythonWorld(server, repository)
+        lives = tmp_path / "r/lives"
+
+        def counts() -> tuple[int, int]:
+            text = lives.read_text()
+            return text.count("begun"), text.count("ended")
+
+        def write(count: int) -> None:
+            config = ONE_TO_ONE + f"instance_group {{ count: {count} kind: KIND_CPU }}"
+            (repository / "m/config.pbtxt").write_text(config)
+
+        world.write("m", COUNTING)
+        write(1)
+        assert world.load("m")[0] == 200
+        ended = threading.Event()
+
+        def ask() -> set[int]:
+            statuses = set()
+            while not ended.is_set():
+                statuses.add(world.infer("m", 3)[0])
+            return statuses
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask) for _ in range(4)]
+            for count, begun, gone in ((3, 3, 0), (1, 3, 2), (2, 4, 2)):
+                write(count)
+                assert world.load("m")[0] == 200
+                server.wait_for(
+                    lambda wanted=(begun, gone): counts() == wanted, f"the change to {count}"
+                )
+            ended.set()
+            assert [future.result() for future in asking] == [{200}] * 4
