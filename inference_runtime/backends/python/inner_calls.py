@@ -5,6 +5,7 @@ Event loop only, and no thread waits for an answer: a call never needs a thread 
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from inference_runtime.backends.base import BackendServices
@@ -35,12 +36,26 @@ _CIRCLE_SECONDS = 5.0
 _NOT_READY = "Request for unknown model"
 
 
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a call is part of, when its model said so: it is traced as that is."""
+
+    parent: InferRequest
+
+
 class InnerCalls:
-    """Those of one process. `stuck(model)`: a call of that model by this process can never be answered."""
+    """Those of one process. `stuck(model)`: a call of that model by this process can never be answered.
+    `parent(number)`: the request in the process' hands that has this number."""
 
     def __init__(
-        self, services: BackendServices, channel: SideChannel, *, stuck: Callable[[str], bool]
+        self,
+        services: BackendServices,
+        channel: SideChannel,
+        *,
+        stuck: Callable[[str], bool],
+        parent: Callable[[int], InferRequest | None],
     ) -> None:
+        self._parent = parent
         self._loop = services.loop
         self._port: InferencePort = services.inference
         self._channel = channel
@@ -56,7 +71,7 @@ class InnerCalls:
             self._head(text),
             data,
             lambda request, answer: self._answered(number, answer, final=True),
-            None,
+            self._context(text["trace"]),
             time.monotonic_ns(),
             str(text["request_id"]),
         )
@@ -71,6 +86,10 @@ class InnerCalls:
         request = self._running.get(number)
         if request is not None:
             self._port.cancel(request)
+
+    def _context(self, number: int) -> "CallContext | None":
+        parent = self._parent(number) if number else None
+        return CallContext(parent) if parent is not None else None
 
     def models(self) -> Collection[str]:
         """Those whose answers it waits for."""

@@ -17,6 +17,7 @@ from inference_runtime.backends.python.stub_process import Launch, StubProcess, 
 from inference_runtime.backends.python.wire.arena import Unpacker
 from inference_runtime.backends.python.wire.frames import Buffer, Kind
 from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.spec.messages import InferRequest
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class InstanceProcess:
             launch, services.loop, received=self._received, exited=self._stub_exited
         )
         channel = self.stub.channel
-        self._inner_calls = InnerCalls(services, channel, stuck=self._stuck)
+        self._inner_calls = InnerCalls(services, channel, stuck=self._stuck, parent=self._request)
         self._requests = ModelRequests(services, channel, owner=self, cancelled=self._is_cancelled)
         self._ready = ReadyChecks(launch.name, services.loop, channel)
 
@@ -76,6 +77,10 @@ class InstanceProcess:
     def called(self) -> Collection[str]:
         """The models that this one waits for."""
         return self._inner_calls.models()
+
+    def _request(self, number: int) -> InferRequest | None:
+        call = self._open.get(number)
+        return call.request if call is not None else None
 
     def _stuck(self, model: str) -> bool:
         return self.executing and self._graph.stuck(model)

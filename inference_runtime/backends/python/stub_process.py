@@ -66,6 +66,7 @@ class StubProcess:
         self._loop = loop
         self._exited = exited
         self.gone = threading.Event()
+        self.doomed = False  # it is being ended, or has ended
         self._using = threading.Lock()  # of the channel of executions
         size = launch.arena_size
         with contextlib.ExitStack() as handed_over:
@@ -186,6 +187,7 @@ class StubProcess:
             logger.error("process %d of '%s' does not end", self.pid, self._launch.name)
 
     def kill(self) -> None:
+        self.doomed = True
         if not self.gone.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -210,6 +212,7 @@ class StubProcess:
         self.kill()
 
     def _ended(self) -> None:
+        self.doomed = True
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -86,7 +86,8 @@ class Supervisor:
     @property
     def alive(self) -> bool:
         """There is a process, or one is being put in the place of one that was well."""
-        return self._process is not None or self._replacing
+        process = self._process
+        return self._replacing or (process is not None and not process.stub.doomed)
 
     def replace(self, limit: float) -> None:
         """Another process in place of this one, while nothing executes. Not on the event loop."""

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import struct
 import sys
 import tarfile
 import time
@@ -415,6 +416,55 @@ def test_descriptors_do_not_add_up(world):
     for _ in range(4):
         cycle()
     eventually(lambda: descriptors() <= before + 2)
+
+
+SPEAKS_OUT_OF_TURN = """
+def execute(self, requests):
+    sockets = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + name).startswith("socket:"):
+                sockets.append(int(name))
+        except OSError:
+            pass
+    case = int(requests[0].inputs()[0].as_numpy()[0])
+    if case:
+        for descriptor in sockets:
+            os.write(descriptor, {case!r}[case - 1])
+        time.sleep(30)
+    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
+    return [pb_utils.InferenceResponse([value]) for _ in requests]
+"""
+
+
+def test_what_is_no_frame_ends_its_process_and_nothing_else(world):
+    def framed(kind, text):
+        return struct.pack("<BxxxIQ", kind, len(text), 0) + text
+
+    cases = [
+        b"\xff" * 64,
+        struct.pack("<BxxxIQ", 13, 1 << 31, 1 << 60),
+        framed(13, b"no json"),
+        framed(13, b'{"answers":[[["OUT","INT32",[1],[-4096,4]]],[]],"free":[]}'),
+        framed(13, b'{"answers":[[["OUT","INT32",[1],9]]],"free":["x"]}'),
+        framed(20, b'{"id":"x"}'),
+        framed(21, b"[]"),
+    ]
+    world.serve("rude", SPEAKS_OUT_OF_TURN.replace("{case!r}", repr(cases)))
+    pid = world.out("rude", 0)
+    for case in range(1, 5):  # not as often as would have the instance given up
+        status, answer = world.infer("rude", case)
+        assert status == 500
+        assert "Stub process 'rude_0'" in answer["error"]
+        eventually(lambda: world.ready("rude") == 200)
+    assert world.out("rude", 0) != pid
+    assert world.run("result = 1") == 1
+    world.unload("rude")
+    assert world.load("rude")[0] == 200
+    for case in range(5, len(cases) + 1):
+        assert world.infer("rude", case)[0] == 500
+        eventually(lambda: world.ready("rude") == 200)
+    world.unload("rude")
 
 
 def test_memory_above_the_limit_brings_a_new_process(world):

@@ -30,11 +30,14 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    def __init__(self, context: str | None = None) -> None:
-        self._context = context
+    """Given to a request that a model makes, it has that request traced as part of the one it came from."""
+
+    def __init__(self, request: int = 0) -> None:
+        self.request = request
 
     def get_context(self) -> str | None:
-        return self._context
+        """The context of the caller's span, which the server keeps to itself: None."""
+        return None
 
 
 class InferenceRequest:
@@ -89,7 +92,7 @@ class InferenceRequest:
         request._model_version = -1
         request._flags = head["flags"]
         request._timeout = head["timeout"]
-        request._trace = InferenceTrace()
+        request._trace = InferenceTrace(answers.number)
         request._parameters = head["parameters"]
         request._priority = head["priority"]
         request._answers = answers
@@ -168,6 +171,7 @@ class InferenceRequest:
                 "flags": self._flags,
                 "timeout": self._timeout,
                 "parameters": self._parameters,
+                "trace": self._trace.request,
             },
         )
 

@@ -113,15 +113,20 @@ class FrameReader:
 
     def feed(self, data: Any) -> Iterator[tuple[int, bytes, bytearray]]:
         """Raises BrokenFrame."""
-        self._pieces += data
-        while len(self._pieces) >= self._wanted:
-            kind, text_size, payload_size = _checked(self._pieces[: HEADER.size])
-            end = HEADER.size + text_size + payload_size
-            if len(self._pieces) < end:
-                self._wanted = end
-                return
-            middle = HEADER.size + text_size
-            found = kind, bytes(self._pieces[HEADER.size : middle]), self._pieces[middle:end]
-            del self._pieces[:end]
-            self._wanted = HEADER.size
-            yield found
+        pieces = self._pieces
+        pieces += data
+        at = 0
+        try:
+            while len(pieces) - at >= self._wanted:
+                kind, text_size, payload_size = _checked(pieces[at : at + HEADER.size])
+                middle = at + HEADER.size + text_size
+                end = middle + payload_size
+                if len(pieces) < end:
+                    self._wanted = end - at
+                    return
+                found = kind, bytes(pieces[at + HEADER.size : middle]), pieces[middle:end]
+                at = end
+                self._wanted = HEADER.size
+                yield found
+        finally:
+            del pieces[:at]
