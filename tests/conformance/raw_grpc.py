@@ -1,0 +1,24 @@
+"""Calls through a plain stub of the inference service: whatever message a test wants."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2_grpc
+
+from inference_runtime import pb
+from tests.conformance.runtime_process import WAIT_SECONDS, RuntimeProcess
+
+_UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+
+
+@contextmanager
+def open_stub(server: RuntimeProcess, options: Any = _UNLIMITED) -> Iterator[Any]:
+    with grpc.insecure_channel(server.grpc, options=options) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def infer(server: RuntimeProcess, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
+    with open_stub(server) as stub:
+        return stub.ModelInfer(request, timeout=WAIT_SECONDS)
