@@ -94,8 +94,9 @@ class H2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
-        self._drop_all()
+        # First of all: whatever goes wrong below, a listener that closes must not wait for this for ever.
         self._joins.left(self)
+        self._drop_all()
 
     def watch(self, elapsed_s: float) -> None:
         self._watch.tick(elapsed_s)

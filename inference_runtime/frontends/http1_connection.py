@@ -95,12 +95,13 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
+        # First of all: whatever goes wrong below, a listener that closes must not wait for this for ever.
+        self._joins.left(self)
         if self._body is not None:
             self._body.release()
             self._body = None
         if self.busy and self.current is not None:
             self.current.route.gone(self)
-        self._joins.left(self)
 
     def eof_received(self) -> bool:
         """True where the client may still listen: one that only closed its side gets its answers.

@@ -306,6 +306,16 @@ async def test_a_client_that_leaves_is_told_to_its_route():
     assert wire.transport.out == b""
 
 
+async def test_a_route_that_fails_when_its_client_leaves_does_not_keep_the_connection():
+    wire = Wire()
+    wire.app.later = True
+    wire.app.left = None
+    wire.feed(get())
+    with pytest.raises(AttributeError):
+        wire.connection.connection_lost(None)
+    assert wire.joins.here == set()
+
+
 async def test_an_incomplete_body_gives_its_memory_back_when_the_client_leaves():
     wire = Wire()
     wire.feed(post(b"x" * 500)[:-100])
