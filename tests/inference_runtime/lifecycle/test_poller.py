@@ -8,7 +8,7 @@ import pytest
 from inference_runtime.errors import Unavailable
 from inference_runtime.lifecycle.start_up import ModelControlMode, asked_for
 from inference_runtime.repository.repository import ModelRepository
-from inference_runtime.repository.store import DirectoryStore
+from inference_runtime.repository.store import DirectoryStore, StoreUnreachable
 from tests.inference_runtime.core_world import core_world, eventually
 from tests.onnx_models import add_constant, write_model
 
@@ -99,3 +99,62 @@ def test_what_a_start_loads(tmp_path):
     assert asked_for(ModelControlMode.EXPLICIT, ("*",), repository) == everything
     assert asked_for(ModelControlMode.EXPLICIT, ("x",), repository) == {"x": ""}
     assert asked_for(ModelControlMode.EXPLICIT, ("x", "*"), repository)["*"]
+
+
+class FlakyStore(DirectoryStore):
+    """A repository that does not answer while it is `away`."""
+
+    away = False
+
+    def names(self):
+        if self.away:
+            raise StoreUnreachable(f"model repository {self.location} can not be read: away")
+        return super().names()
+
+
+async def test_a_repository_that_does_not_answer_unloads_nothing_and_others_are_followed(
+    tmp_path, caplog
+):
+    far, near = FlakyStore(tmp_path / "far"), DirectoryStore(tmp_path / "near")
+    write_model(tmp_path / "far", "m", add_constant(1))
+    write_model(tmp_path / "near", "n", add_constant(2))
+    async with core_world(tmp_path, stores=[far, near], mode=ModelControlMode.POLL) as world:
+        poller = world.poller()
+        await poller.poll()
+        before = world.registry.serving("m")
+        far.away = True
+        shutil.rmtree(tmp_path / "near/n")
+        write_model(tmp_path / "near", "new", add_constant(3))
+        # The same name elsewhere may be a duplicate: nobody can tell, so what serves stays.
+        write_model(tmp_path / "near", "m", add_constant(9))
+        for _ in range(3):
+            await poller.poll()
+        assert world.registry.serving("m") == before
+        assert await answer_of(world, model="new") == 3
+        assert not world.registry.serving("n")
+        assert [r.message for r in caplog.records if "until it answers" in r.message] == [
+            f"model repository {tmp_path / 'far'} can not be read: away; its models stay as they are "
+            "until it answers"
+        ]
+        assert world.states("m") == {"1": ("READY", "")}
+        far.away = False
+        shutil.rmtree(tmp_path / "near/m")
+        await poller.poll()
+        assert world.registry.serving("m") == before
+        assert "answers again" in caplog.text
+        shutil.rmtree(tmp_path / "far/m")
+        await poller.poll()
+        assert not world.registry.serving("m")
+
+
+async def test_a_directory_that_is_gone_for_a_moment_unloads_nothing(tmp_path):
+    write_model(tmp_path / "r", "m", add_constant(1))
+    async with core_world(tmp_path / "r", mode=ModelControlMode.POLL) as world:
+        poller = world.poller()
+        await poller.poll()
+        (tmp_path / "r").rename(tmp_path / "elsewhere")
+        await poller.poll()
+        assert await answer_of(world) == 1
+        (tmp_path / "elsewhere").rename(tmp_path / "r")
+        await poller.poll()
+        assert await answer_of(world) == 1
