@@ -47,6 +47,7 @@ class RuntimeFault(Exception):
 
     code = FaultCode.UNKNOWN
     reason = FailureReason.OTHER
+    refused = False  # by another process, before any scheduler took the request
 
     def __init__(self, text: str, *, reason: FailureReason | None = None) -> None:
         super().__init__(text)

@@ -1,24 +1,31 @@
 """What the front ends ask of the runtime behind them; `routing.core.RuntimeCore` is the real one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from inference_runtime import pb
 from inference_runtime.protocol.admin_codec import IndexEntry
 from inference_runtime.shared_memory.regions import Regions
-from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.messages import Answer, Done, InferRequest
+from inference_runtime.spec.region_span import RegionPlan
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.trace_settings import TraceOptions, TraceValues
 
 
-class CorePort(Protocol):
-    """All calls on the event loop's thread. Lookups raise RuntimeFault with the text for the client."""
+class RegionUsePort(Protocol):
+    """How a request with regions goes to the core and back; `shared_memory.region_use.RegionUse` is the real one."""
+
+    def done(self, request: InferRequest, answer: Answer) -> None: ...
+    def partial(self, then: Done) -> Done: ...
+    def start(self, request: InferRequest, infer: Callable[[InferRequest], None]) -> None: ...
+
+
+class InferenceCore(Protocol):
+    """The part that inference needs. All calls on the event loop's thread; lookups raise RuntimeFault
+    with the text for the client."""
 
     @property
     def log(self) -> RuntimeLog: ...
-
-    @property
-    def regions(self) -> Regions: ...
 
     def infer(self, request: InferRequest) -> None:
         """Never raises; `request.done` is called exactly once, maybe before this returns."""
@@ -29,6 +36,21 @@ class CorePort(Protocol):
     def unit_header(self, model_name: str) -> str:
         """The header a sticky traffic table keys on; "" for none."""
 
+    def region_use(
+        self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False
+    ) -> RegionUsePort:
+        """For a request whose tensors lie in shared memory. Raises RuntimeFault."""
+
+    def model_metadata(self, name: str, version: str) -> pb.ModelMetadataResponse: ...
+    def model_config(self, name: str, version: str) -> pb.ModelConfig: ...
+
+
+class CorePort(InferenceCore, Protocol):
+    """All of it, as the process has it where the models are."""
+
+    @property
+    def regions(self) -> Regions: ...
+
     def live(self) -> bool: ...
     def ready(self) -> bool: ...
     def model_ready(self, name: str, version: str) -> bool: ...
@@ -36,8 +58,6 @@ class CorePort(Protocol):
         """After the answer was yes: asks the models that have a say in it, raises what they object."""
 
     def server_metadata(self) -> dict[str, Any]: ...
-    def model_metadata(self, name: str, version: str) -> pb.ModelMetadataResponse: ...
-    def model_config(self, name: str, version: str) -> pb.ModelConfig: ...
     def model_statistics(self, name: str, version: str) -> pb.ModelStatisticsResponse: ...
     async def repository_index(self, ready_only: bool) -> Sequence[IndexEntry]: ...
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None: ...

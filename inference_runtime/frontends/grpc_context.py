@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inference_runtime.errors import RuntimeFault, Unavailable
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.memory_budget import MemoryBudget
 from inference_runtime.protocol.grpc_codec import InferDecoder
@@ -16,7 +16,7 @@ _SHUTTING_DOWN: Final = "GRPC server is shutting down and has stopped accepting 
 
 @dataclass(slots=True)
 class GrpcContext:
-    core: CorePort
+    core: InferenceCore
     budget: MemoryBudget
     max_message_bytes: int = INT32_MAX
     compression_level: int = 0  # of answers to infer, for clients that accept gzip; 0: none

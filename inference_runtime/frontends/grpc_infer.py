@@ -31,7 +31,6 @@ from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED, GRPC_INTERNAL
 from inference_runtime.protocol.grpc_codec import HEAVY, Split
-from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import Answer, Bytes, InferRequest, InferResponse
 
 _log = logging.getLogger(__name__)
@@ -129,7 +128,7 @@ class InferMethod(UnaryMethod):
         if plan.regions is not None:
             try:
                 local = is_loopback(stream.connection.transport)
-                use = RegionUse(core.regions, plan.regions, done, local=local)
+                use = core.region_use(plan.regions, done, local=local)
             except RuntimeFault as fault:
                 self.fail(stream, error_codec.grpc_status(fault), fault.text)
                 return

@@ -6,6 +6,7 @@ from google.protobuf.message import Message
 
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument, NotReady, RuntimeFault, Unsupported
+from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_head import Method
 from inference_runtime.frontends.grpc_infer import InferMethod
@@ -23,22 +24,31 @@ _SERVING: Final = 1
 _NOT_SERVING: Final = 2
 
 
-def method_table(context: GrpcContext) -> dict[bytes, Method]:
-    handlers = _Handlers(context)
+def method_table(context: GrpcContext, core: CorePort) -> dict[bytes, Method]:
+    return {**inference_methods(context), **admin_methods(context, core)}
+
+
+def inference_methods(context: GrpcContext) -> dict[bytes, Method]:
+    """And reflection: all that needs to know the connection it is called on."""
     table: dict[bytes, Method] = {
         _SERVICE + b"ModelInfer": InferMethod(context),
         _SERVICE + b"ModelStreamInfer": StreamInferMethod(context),
     }
-    settings = SettingsHandlers(context.core)
+    return {**table, **_reflection(context, service_descriptors.health_file())}
+
+
+def admin_methods(context: GrpcContext, core: CorePort) -> dict[bytes, AdminMethod]:
+    handlers = _Handlers(core)
+    table: dict[bytes, AdminMethod] = {}
+    settings = SettingsHandlers(core)
     for name, (request, handler) in {**handlers.table(), **settings.table()}.items():
         table[_SERVICE + name.encode()] = AdminMethod(context, request, handler)
-    for name, method in region_methods(context).items():
+    for name, method in region_methods(context, core).items():
         table[_SERVICE + name.encode()] = method
-    health = service_descriptors.health_file()
-    classes = service_descriptors.message_classes(health)
+    classes = service_descriptors.message_classes(service_descriptors.health_file())
     check, answer = classes["HealthCheckRequest"], classes["HealthCheckResponse"]
     table[_HEALTH_CHECK] = AdminMethod(context, check, handlers.health(answer))
-    return {**table, **_reflection(context, health)}
+    return table
 
 
 def _reflection(context: GrpcContext, health: Any) -> dict[bytes, Method]:
@@ -63,8 +73,8 @@ def _reflection(context: GrpcContext, health: Any) -> dict[bytes, Method]:
 class _Handlers:
     """One method per call; each takes the request message and gives the answer's."""
 
-    def __init__(self, context: GrpcContext) -> None:
-        self._core = context.core
+    def __init__(self, core: CorePort) -> None:
+        self._core = core
 
     def table(self) -> dict[str, tuple[type[Message], Handler]]:
         return {

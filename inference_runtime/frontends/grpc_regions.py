@@ -6,9 +6,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from inference_runtime import pb
+from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_unary import AdminMethod
-from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import region_codec
 from inference_runtime.shared_memory.regions import RegionKind
@@ -28,13 +28,13 @@ class RegionMethod(AdminMethod):
         super().__init__(context, request, lambda message: handler(message, False))
         self._region_handler = handler
 
-    def handle(self, stream: H2Stream, request: Any) -> Message | Awaitable[Message]:
-        return self._region_handler(request, is_loopback(stream.connection.transport))
+    def handle(self, transport: Any, request: Any) -> Message | Awaitable[Message]:
+        return self._region_handler(request, is_loopback(transport))
 
 
-def region_methods(context: GrpcContext) -> dict[str, RegionMethod]:
+def region_methods(context: GrpcContext, core: CorePort) -> dict[str, RegionMethod]:
     """By the method's name."""
-    handlers = _Handlers(context)
+    handlers = _Handlers(core)
     table: dict[str, tuple[type[Message], RegionHandler]] = {
         "SystemSharedMemoryStatus": (
             pb.SystemSharedMemoryStatusRequest,
@@ -61,8 +61,8 @@ def region_methods(context: GrpcContext) -> dict[str, RegionMethod]:
 
 
 class _Handlers:
-    def __init__(self, context: GrpcContext) -> None:
-        self._regions = context.core.regions
+    def __init__(self, core: CorePort) -> None:
+        self._regions = core.regions
 
     def system_status(self, request: Any, local: bool) -> Reply:
         regions = self._regions.status(RegionKind.SYSTEM, request.name, local=local)

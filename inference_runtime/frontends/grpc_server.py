@@ -1,10 +1,11 @@
 """The gRPC front end: HTTP/2 on its own port, with or without TLS."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import CorePort, InferenceCore
 from inference_runtime.frontends.grpc_context import GrpcContext
-from inference_runtime.frontends.grpc_head import CallHeads
+from inference_runtime.frontends.grpc_head import CallHeads, Method
 from inference_runtime.frontends.grpc_methods import method_table
 from inference_runtime.frontends.grpc_unary import RefusedMethod
 from inference_runtime.frontends.h2_connection import H2Connection
@@ -35,20 +36,37 @@ async def serve_grpc(
     core: CorePort, *, host: str, port: int, options: GrpcOptions | None = None
 ) -> Listener:
     """Raises Unavailable when the port can not be had."""
-    chosen = options or GrpcOptions()
-    listener = Listener(chosen.max_connections)
+    return await serve_methods(
+        core,
+        lambda context: method_table(context, core),
+        host=host,
+        port=port,
+        options=options or GrpcOptions(),
+    )
+
+
+async def serve_methods(
+    core: InferenceCore,
+    methods: Callable[[GrpcContext], Mapping[bytes, Method]],
+    *,
+    host: str,
+    port: int,
+    options: GrpcOptions,
+) -> Listener:
+    """Inference by the core; `methods` makes the table of all methods."""
+    listener = Listener(options.max_connections)
     context = GrpcContext(
-        core=forwarding(core, chosen.forwarded),
-        budget=MemoryBudget(chosen.unfinished_bytes),
-        max_message_bytes=chosen.max_message_bytes,
-        compression_level=chosen.compression_level,
+        core=forwarding(core, options.forwarded),
+        budget=MemoryBudget(options.unfinished_bytes),
+        max_message_bytes=options.max_message_bytes,
+        compression_level=options.compression_level,
         stopping=lambda: listener.stopping,
     )
-    heads = CallHeads(method_table(context), RefusedMethod(), chosen.restrictions)
+    heads = CallHeads(methods(context), RefusedMethod(), options.restrictions)
 
     def connection() -> H2Connection:
-        return H2Connection(heads.describe, chosen.limits, chosen.timeouts, listener)
+        return H2Connection(heads.describe, options.limits, options.timeouts, listener)
 
-    tls = chosen.tls.context() if chosen.tls is not None else None
-    await listener.start(connection, host, port, reuse_port=chosen.reuse_port, tls=tls)
+    tls = options.tls.context() if options.tls is not None else None
+    await listener.start(connection, host, port, reuse_port=options.reuse_port, tls=tls)
     return listener

@@ -18,7 +18,6 @@ from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_INTERNAL, GRPC_RESOURCE_EXHAUSTED
-from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import (
     Answer,
     Bytes,
@@ -116,7 +115,7 @@ class StreamInferMethod:
             stream.connection.orphans -= 1
             return
         try:
-            if slot.free:
+            if self._is_free(slot, call, request):
                 call.free -= 1
                 flag_only = isinstance(answer, InferResponse) and answer.head.empty
                 if not flag_only or request.head.empty_final:
@@ -138,6 +137,15 @@ class StreamInferMethod:
         except Exception:  # noqa: BLE001 - as above
             _log.exception("an answer could not be sent")
             slot.stream.connection.abort()
+
+    def _is_free(self, slot: _Slot, call: StreamCall, request: InferRequest) -> bool:
+        """Known at once, or, where the core is in another process, at the latest with the answer."""
+        version = request.version
+        if not slot.free and version is not None and version.config.decoupled:
+            call.slots.remove(slot)
+            slot.free = True
+            call.free += 1
+        return slot.free
 
     def drained(self, stream: H2Stream) -> None:
         call: StreamCall | None = stream.call
@@ -172,8 +180,7 @@ class StreamInferMethod:
             answered: Done = self.partial
             if plan.regions is not None:
                 local = is_loopback(connection.transport)
-                regions = self._context.core.regions
-                use = RegionUse(regions, plan.regions, done, local=local, in_turn=True)
+                use = self._context.core.region_use(plan.regions, done, local=local, in_turn=True)
                 done, answered = use.done, use.partial(answered)
                 infer = partial(use.start, infer=infer)
         except RuntimeFault as fault:
@@ -190,11 +197,8 @@ class StreamInferMethod:
             request.traffic_unit = stream.head.metadata.get(unit_header, "")
         call.requests.add(request)
         infer(request)
-        version = request.version
-        if version is not None and version.config.decoupled and request in call.requests:
-            call.slots.pop()
-            slot.free = True
-            call.free += 1
+        if request in call.requests:
+            self._is_free(slot, call, request)
 
     def _parts(
         self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool

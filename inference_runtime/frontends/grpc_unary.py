@@ -124,18 +124,20 @@ class _Collected:
 class AdminMethod(UnaryMethod):
     """A call that a handler answers with a message, at once or later."""
 
-    __slots__ = ("_handler", "_request")
+    __slots__ = ("_handler", "request")
 
     def __init__(self, context: GrpcContext, request: type[Message], handler: Handler) -> None:
         super().__init__(context)
-        self._request = request
+        self.request = request
         self._handler = handler
 
     def message(self, stream: H2Stream, buffer: bytes, start: int, stop: int) -> None:
         try:
-            answer = self.handle(stream, self._request.FromString(buffer[start:stop]))
+            answer = self.handle(
+                stream.connection.transport, self.request.FromString(buffer[start:stop])
+            )
         except DecodeError:
-            name = self._request.DESCRIPTOR.name
+            name = self.request.DESCRIPTOR.name
             self.fail(stream, GRPC_INVALID_ARGUMENT, f"failed to parse the {name} message")
         except RuntimeFault as fault:
             self.fail(stream, error_codec.grpc_status(fault), fault.text)
@@ -147,7 +149,7 @@ class AdminMethod(UnaryMethod):
                 _tasks.add(task)
                 task.add_done_callback(_tasks.discard)
 
-    def handle(self, stream: H2Stream, request: Any) -> Message | Awaitable[Message]:
+    def handle(self, transport: Any, request: Any) -> Message | Awaitable[Message]:
         return self._handler(request)
 
     async def _later(self, stream: H2Stream, pending: Awaitable[Message]) -> None:

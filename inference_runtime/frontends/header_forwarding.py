@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from inference_runtime.errors import InvalidArgument
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.protocol.memo import Memo
 from inference_runtime.spec.messages import InferRequest, RequestHead
 
@@ -38,6 +38,8 @@ class HeaderPattern:
         """Raises ValueError when the text is no pattern."""
         import re2  # only servers with a pattern pay for it
 
+        self.text = text
+
         options = re2.Options()
         options.log_errors = False
         try:
@@ -60,7 +62,7 @@ class ForwardingCore:
     Equal heads with equal headers become one head again, so that what is remembered by heads holds.
     """
 
-    def __init__(self, core: CorePort, pattern: HeaderPattern) -> None:
+    def __init__(self, core: InferenceCore, pattern: HeaderPattern) -> None:
         self._core = core
         self._pattern = pattern
         self._heads: Memo[Any, RequestHead] = Memo(limit_count=_HEADS, limit_bytes=_HEADS_BYTES)
@@ -90,11 +92,11 @@ class ForwardingCore:
         return with_headers
 
 
-def forwarding(core: CorePort, pattern: HeaderPattern | None) -> CorePort:
+def forwarding(core: InferenceCore, pattern: HeaderPattern | None) -> InferenceCore:
     """The core itself where there is no pattern, so that nobody pays for it."""
     if pattern is None:
         return core
-    return cast("CorePort", ForwardingCore(core, pattern))
+    return cast("InferenceCore", ForwardingCore(core, pattern))
 
 
 def _reason(error: Exception) -> str:

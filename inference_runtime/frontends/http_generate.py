@@ -5,7 +5,7 @@ from time import monotonic_ns
 from typing import Final
 
 from inference_runtime.errors import Cancelled, Internal, InvalidArgument, RuntimeFault
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import (
@@ -33,7 +33,7 @@ _NOT_ONE: Final = (
 class GenerateService:
     """What the generate routes of one server share."""
 
-    def __init__(self, core: CorePort, *, max_input_bytes: int) -> None:
+    def __init__(self, core: InferenceCore, *, max_input_bytes: int) -> None:
         self.core = core
         self.max_input_bytes = max_input_bytes
 
@@ -174,7 +174,7 @@ class _EventStream:
         connection.request = None
         if connection.closing:
             return
-        if not self.accepted and isinstance(answer, RuntimeFault):
+        if isinstance(answer, RuntimeFault) and (answer.refused or not self.accepted):
             # Refused before it could begin: an ordinary error.
             connection.reply(fault_reply(answer, version_headers(request)))
             return

@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import Final
 
 from inference_runtime.errors import InvalidArgument, RuntimeFault
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
@@ -19,7 +19,6 @@ from inference_runtime.protocol import compression, json_reader
 from inference_runtime.protocol.http_codec import HttpInfer, decode_infer, split_binary
 from inference_runtime.protocol.http_raw import decode_raw
 from inference_runtime.protocol.request_heads import RequestHeads
-from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.spec.messages import Bytes, InferRequest
 
 _log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ _NO_JSON_SIZE: Final = -1
 class InferService:
     """What all infer routes of one server share."""
 
-    def __init__(self, core: CorePort, *, max_input_bytes: int, max_body_bytes: int) -> None:
+    def __init__(self, core: InferenceCore, *, max_input_bytes: int, max_body_bytes: int) -> None:
         self.core = core
         self.max_input_bytes = max_input_bytes
         self.max_body_bytes = max_body_bytes
@@ -141,7 +140,7 @@ class InferRoute:
         if plan.regions is not None:
             try:
                 local = is_loopback(connection.transport)
-                use = RegionUse(core.regions, plan.regions, done, local=local)
+                use = core.region_use(plan.regions, done, local=local)
             except RuntimeFault as fault:
                 connection.reply(self._reply_for(fault))
                 return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.frontends.core_port import CorePort, InferenceCore
 from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.header_forwarding import HeaderPattern, forwarding
 from inference_runtime.frontends.http1_application import HttpShared, Route
@@ -32,6 +32,7 @@ from inference_runtime.frontends.restrictions import Restrictions
 from inference_runtime.telemetry.logs import RuntimeLog
 
 MAX_INPUT_BYTES = 67108864
+Row = tuple[str, str, Handler]  # method, path, handler
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,34 @@ async def serve_http(
     core: CorePort, *, host: str, port: int, options: HttpOptions | None = None
 ) -> Listener:
     """Raises Unavailable when the port can not be had."""
-    chosen = options or HttpOptions()
-    core = forwarding(core, chosen.forwarded)
-    infer = InferService(
-        core, max_input_bytes=chosen.max_input_bytes, max_body_bytes=chosen.max_body_bytes
+    return await serve_rows(
+        core, handler_rows(core), host=host, port=port, options=options or HttpOptions()
     )
-    limit = chosen.max_input_bytes
-    entries = handler_entries(AdminHandlers(core).table(), limit)
-    entries += handler_entries(SwitchyardHandlers(core).table(), limit)
-    entries += handler_entries(SettingsHandlers(core).table(), limit)
-    entries += handler_entries(RegionHandlers(core).table(), limit)
+
+
+def handler_rows(core: CorePort) -> list[Row]:
+    """All routes but those of inference."""
+    return [
+        *AdminHandlers(core).table(),
+        *SwitchyardHandlers(core).table(),
+        *SettingsHandlers(core).table(),
+        *RegionHandlers(core).table(),
+    ]
+
+
+async def serve_rows(
+    core: InferenceCore, rows: Sequence[Row], *, host: str, port: int, options: HttpOptions
+) -> Listener:
+    """Inference by the core, everything else by the handlers of `rows`."""
+    core = forwarding(core, options.forwarded)
+    infer = InferService(
+        core, max_input_bytes=options.max_input_bytes, max_body_bytes=options.max_body_bytes
+    )
+    limit = options.max_input_bytes
+    entries = handler_entries(rows, limit)
     entries += _infer_entries(infer)
     entries += generate_entries(GenerateService(core, max_input_bytes=limit))
-    return await serve_entries(entries, host, port, chosen, core.log)
+    return await serve_entries(entries, host, port, options, core.log)
 
 
 async def serve_entries(
@@ -80,7 +96,7 @@ async def serve_entries(
     return listener
 
 
-def handler_entries(rows: Sequence[tuple[str, str, Handler]], body_limit: int) -> list[Entry]:
+def handler_entries(rows: Sequence[Row], body_limit: int) -> list[Entry]:
     return [
         Entry(method, segments(path), _handler_route(handler, body_limit))
         for method, path, handler in rows

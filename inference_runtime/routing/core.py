@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,10 @@ from inference_runtime.routing.router import Router
 from inference_runtime.routing.slots import Slots
 from inference_runtime.routing.stale_answers import forget_answers_over
 from inference_runtime.routing.traffic_store import TrafficStore
+from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.shared_memory.regions import Regions
-from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.messages import Done, InferRequest
+from inference_runtime.spec.region_span import RegionPlan
 from inference_runtime.spec.states import IndexEntry
 from inference_runtime.spec.traffic import TrafficTable, read_table, table_body
 from inference_runtime.telemetry.logs import RuntimeLog
@@ -68,6 +70,8 @@ class RuntimeCore:
         self.slots_put = parts.slots.change
         self.log = parts.log
         self.regions = parts.regions
+        # Called when what serves, or who gets the traffic, has changed.
+        self.on_change: Callable[[], None] = lambda: None
         self._live = True
         self._started = False
         self._exiting = False
@@ -84,6 +88,7 @@ class RuntimeCore:
     def restore_traffic(self) -> None:
         self._traffic.restore()
         self._router.rebuild()
+        self.on_change()
 
     def started(self) -> None:
         """The models of the start are loaded, or are known not to load."""
@@ -130,6 +135,17 @@ class RuntimeCore:
         elif self._parts.strict_readiness:
             checks = [loaded.check_ready() for loaded in self._registry.all_serving()]
             await asyncio.gather(*checks)
+
+    def region_use(
+        self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False
+    ) -> RegionUse:
+        """Raises RuntimeFault for a region that is not there, or not for this client."""
+        return RegionUse(self.regions, plan, done, local=local, in_turn=in_turn)
+
+    def unit_headers(self) -> dict[str, str]:
+        """By model, where a sticky table keys on one."""
+        names = [table.model for table in self._traffic.tables()]
+        return {name: header for name in names if (header := self._router.unit_header(name))}
 
     # What there is
 
@@ -288,6 +304,7 @@ class RuntimeCore:
         """Other versions of a model serve, or others get its traffic."""
         self._router.rebuild()
         forget_answers_over(self._registry, name)
+        self.on_change()
 
     def _check_arms(self, table: TrafficTable) -> None:
         for arm in table.arms:

@@ -23,7 +23,7 @@ class Wire:
         self.core = FakeCore()
         self.budget = MemoryBudget(1 << 20)
         context = GrpcContext(core=self.core, budget=self.budget, max_message_bytes=1 << 19)
-        heads = CallHeads(method_table(context), RefusedMethod())
+        heads = CallHeads(method_table(context, self.core), RefusedMethod())
         self.joins = Joins()
         self.connection = H2Connection(heads.describe, H2Limits(), H2Timeouts(), self.joins)
         self.transport = Transport()

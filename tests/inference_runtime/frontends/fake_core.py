@@ -16,15 +16,18 @@ from inference_runtime.errors import (
     RuntimeFault,
     Unavailable,
 )
+from inference_runtime.shared_memory.region_use import RegionUse
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import (
     Answer,
+    Done,
     InferRequest,
     InferResponse,
     ResponseHead,
     TensorHead,
 )
+from inference_runtime.spec.region_span import RegionPlan
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.trace_settings import TraceOptions, TraceSettings, TraceValues
 
@@ -173,6 +176,11 @@ class FakeCore:
 
     def unit_header(self, model_name: str) -> str:
         return self.unit
+
+    def region_use(
+        self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False
+    ) -> RegionUse:
+        return RegionUse(self.regions, plan, done, local=local, in_turn=in_turn)
 
     def live(self) -> bool:
         return self.is_live
