@@ -6,20 +6,19 @@ finish what they had accepted. Versions whose files and config did not change st
 
 import asyncio
 import logging
-import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.composition import Composition, Missing
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.loader import VersionLoader
+from inference_runtime.lifecycle.model_locks import ModelLocks
 from inference_runtime.lifecycle.registry import ModelRegistry, ambiguous, status_text
 from inference_runtime.lifecycle.resizing import same_but_for
+from inference_runtime.lifecycle.retirement import Retirement
 from inference_runtime.lifecycle.wanted_models import WantedModels
-from inference_runtime.repository.model_cache import ModelCopy
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
 from inference_runtime.spec.states import UNLOADED
@@ -42,9 +41,8 @@ class ModelLifecycle:
         self._loader = loader
         self._wanted = wanted
         self._composition = Composition(registry)
-        self._locks: dict[str, _ModelLock] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
-        self._shutting_down = False
+        self._locks = ModelLocks()
+        self._retirement = Retirement(loader, registry)
 
     async def found(self) -> dict[str, bool]:
         """Identities of the models in the repositories now → whether in several."""
@@ -81,7 +79,7 @@ class ModelLifecycle:
         if kept is not None:
             config_json = kept.config_json
         missing = await self._load_composing(name, config_json)
-        async with self._alone(name):
+        async with self._locks.alone(name):
             if not automatic:
                 self._composition.automatic.discard(name)
             elif self._registry.serving(name):
@@ -96,7 +94,7 @@ class ModelLifecycle:
                 polled = await self._load(name, override, missing)
             except RuntimeFault:
                 if override is not None and override is not kept:
-                    await self._discard_files(override)
+                    await self._retirement.discard(override)
                 raise
             if remember:
                 await self._loader.with_files(lambda: self._wanted.add(name, polled.override))
@@ -114,7 +112,7 @@ class ModelLifecycle:
         steps = self._composition.steps_of(name)
         for ensemble in self._composition.users(name):
             await self._orphan(ensemble)
-        async with self._alone(name):
+        async with self._locks.alone(name):
             self._composition.orphans.discard(name)
             self._composition.automatic.discard(name)
             self._withdraw(name)
@@ -130,23 +128,21 @@ class ModelLifecycle:
 
         What is to be loaded after a restart stays as it is.
         """
-        for name in list(self._locks):
-            async with self._alone(name):
-                pass
-        self._shutting_down = True
+        await self._locks.all_free()
+        self._retirement.keeps_overrides = True
         for group in self._composition.outermost_first():
             for name in group:
                 self._withdraw(name)
-            await asyncio.gather(*self._leaving, return_exceptions=True)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+            await self._retirement.finish()
+        await self._retirement.finish()
 
     def _withdraw(self, name: str) -> list[asyncio.Task[None]]:
         """Out of service at once; the tasks end when the last request is settled."""
         applied = self._registry.applied(name)
-        leaving = [self._retire(loaded, applied) for loaded in self._registry.withdraw(name)]
-        if applied is not None:
-            leaving.append(self._soon(self._release(applied.copy)))
-        return leaving
+        leaving = [
+            self._retirement.retire(loaded, applied) for loaded in self._registry.withdraw(name)
+        ]
+        return [*leaving, *self._retirement.forget(applied)]
 
     # Ensembles
 
@@ -191,7 +187,7 @@ class ModelLifecycle:
         """Takes an ensemble out of service with a model of its, when its last request is settled."""
         for outer in self._composition.users(ensemble):
             await self._orphan(outer)
-        async with self._alone(ensemble):
+        async with self._locks.alone(ensemble):
             leaving = self._withdraw(ensemble)
             self._composition.orphans.add(ensemble)
         await asyncio.gather(*leaving)
@@ -206,7 +202,7 @@ class ModelLifecycle:
             return await self._apply(polled, missing)
         finally:
             if self._registry.applied(name) is not polled:
-                await self._release(polled.copy)
+                await self._retirement.release(polled.copy)
 
     async def _apply(self, polled: PolledModel, missing: Missing) -> PolledModel:
         name = polled.name
@@ -232,9 +228,8 @@ class ModelLifecycle:
         for number in fresh:
             self._loader.publish(versions[number])
         for loaded in self._registry.publish(name, versions, polled):
-            self._retire(loaded, applied)
-        if applied is not None:
-            self._soon(self._release(applied.copy))
+            self._retirement.retire(loaded, applied)
+        self._retirement.forget(applied)
         logger.info("model '%s' serves versions %s", name, ", ".join(map(str, sorted(versions))))
         return polled
 
@@ -286,12 +281,13 @@ class ModelLifecycle:
         failed = {n: r for n, r in by_number.items() if isinstance(r, BaseException)}
         for number, version in loaded.items():
             before = same[number].copies if number in same else []
-            version.copies = [copy.hold() for copy in _distinct(polled.copy, *before)]
+            copies = {copy for copy in (polled.copy, *before) if copy is not None}
+            version.copies = [copy.hold() for copy in copies]
         if not failed:
             return loaded
         for number, version in loaded.items():
             self._registry.fail_load(name, number, UNLOADED)
-            self._retire(version, None)
+            self._retirement.retire(version, None)
         text = f"load failed for model '{name}': "
         for number, error in failed.items():
             if isinstance(error, asyncio.CancelledError):
@@ -306,64 +302,6 @@ class ModelLifecycle:
     def _composing(self, polled: PolledModel, missing: Missing) -> ComposingModels | None:
         scheduling = polled.ensemble
         return self._composition.composing(scheduling, missing) if scheduling is not None else None
-
-    def _retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> asyncio.Task[None]:
-        return self._soon(self._leave(loaded, applied))
-
-    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-        return task
-
-    async def _leave(self, loaded: LoadedVersion, applied: PolledModel | None) -> None:
-        try:
-            await self._loader.retire(
-                loaded, serving=self._registry.all_serving, at_work=self._registry.at_work
-            )
-        except RuntimeFault as fault:
-            logger.error("unloading '%s' version %d: %s", loaded.name, loaded.number, fault.text)
-        self._registry.finish_unload(loaded)
-        await self._release(*loaded.copies)
-        if applied is None or applied.override is None or self._shutting_down:
-            return
-        if self._registry.applied(loaded.name) is not applied:
-            await self._discard_files(applied.override)
-
-    async def _release(self, *copies: ModelCopy | None) -> None:
-        for copy in copies:
-            if copy is not None:
-                await self._loader.with_files(copy.release)
-
-    async def _discard_files(self, override: LoadOverride) -> None:
-        directory = override.directory
-        if directory is not None:
-            await self._loader.with_files(lambda: shutil.rmtree(directory, ignore_errors=True))
-
-    @asynccontextmanager
-    async def _alone(self, name: str) -> AsyncIterator[None]:
-        """Loads and unloads of one model happen one after the other, in the order they were asked for."""
-        lock = self._locks.setdefault(name, _ModelLock())
-        lock.users += 1
-        try:
-            async with lock.lock:
-                yield
-        finally:
-            lock.users -= 1
-            if lock.users == 0:
-                del self._locks[name]
-
-
-class _ModelLock:
-    __slots__ = ("lock", "users")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-
-
-def _distinct(*copies: ModelCopy | None) -> list[ModelCopy]:
-    return list(dict.fromkeys(copy for copy in copies if copy is not None))
 
 
 def _unmodified(applied: PolledModel, polled: PolledModel) -> bool:
