@@ -5,6 +5,7 @@ from pathlib import Path
 
 from inference_runtime.spec.datatypes import config_name
 from tests.conformance.python_models import write_python_model
+from tests.conformance.repeat_model import write_repeat
 from tests.onnx_models import add_sub, identity, write_model
 
 BATCHES = "max_batch_size: 8"
@@ -100,3 +101,10 @@ def write_validation_models(repository: Path) -> None:
         source=_WHICH,
         config=config + port("output", "GIVEN", "BYTES", [1]),
     )
+
+
+def write_message_models(repository: Path, datatypes: Sequence[str]) -> None:
+    for datatype in datatypes:
+        write_echo(repository, f"echo_{datatype}", datatype, more="")
+    write_echo(repository, "pair", inputs=2, more="")
+    write_repeat(repository)

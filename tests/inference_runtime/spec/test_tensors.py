@@ -25,6 +25,23 @@ def test_bytes_elements_survive_the_wire(elements):
     assert count_bytes(join_bytes(elements), 20) == len(elements)
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 4096])
+@pytest.mark.parametrize("count", [1, 3, 1000])
+def test_many_elements_of_one_length_are_counted_as_any_others(size, count):
+    data = join_bytes([b"\x01" * size] * count)
+    assert count_bytes(data, count) == count
+    assert count_bytes(data, count - 1) == count  # one beyond the limit
+    assert count_bytes(data, count + 1) == count
+    other = join_bytes([b"x" * size] * (count - 1) + [b"x" * (size + 1)])
+    assert count_bytes(other, count) == count
+
+
+def test_elements_that_only_look_equally_long():
+    elements = [b"\x01" * 8] * 999 + [b"\x01" * 4, b"\x01" * 8]  # as long as 1000 of them
+    with pytest.raises(BytesFramingError):
+        count_bytes(join_bytes(elements)[:-8], 1000)
+
+
 def test_counting_stops_one_beyond_the_limit():
     assert count_bytes(join_bytes([b"x"] * 10), 3) == 4
 
