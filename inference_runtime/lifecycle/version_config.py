@@ -12,6 +12,7 @@ from inference_runtime.backends.base import (
     ConfigCompleter,
     ModelArtifact,
 )
+from inference_runtime.backends.isolation.backend import isolated
 from inference_runtime.backends.registry import backend_named
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.lifecycle.config_completion import (
@@ -88,7 +89,7 @@ def prepare_version(
     """
     proto = pb.ModelConfig()
     proto.CopyFrom(polled.proto)
-    factory = backend_named(proto.backend)
+    factory = isolated(proto, backend_named(proto.backend), services)
     check_library(proto)
     options = settings.options(proto.backend)
     artifact = artifact_of(polled, version)

@@ -93,9 +93,9 @@ def build_scheduler(
         members,
         [loaded.spec for loaded in active],
         ExecutionPlacement(
-            # The event loop is where it is, so a host policy needs a thread.
+            # The event loop is where it is, so a host policy needs a thread; and it waits for no process.
             ExecutionPlace.THREAD
-            if runners or any(loaded.host_policy for loaded in active)
+            if runners or any(loaded.host_policy or loaded.health for loaded in active)
             else execution_place(config),
             instances=len(active),
         ),

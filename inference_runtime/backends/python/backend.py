@@ -140,7 +140,7 @@ class _Parts:
             memory_limit=limits.memory_limit,
             too_large=self._too_large,
         )
-        self.supervisor = Supervisor(
+        self.supervisor: Supervisor[InstanceProcess] = Supervisor(
             launched.name, services.loop, start=self._new_process, restarted=self._watch.restarted
         )
 

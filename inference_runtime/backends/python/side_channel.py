@@ -13,8 +13,6 @@ from inference_runtime.backends.python.wire.frames import Buffer, Kind
 
 # A process that does not read what it is sent, to this amount, is ended.
 _MAX_UNREAD = 512 << 20
-# Blocks that the stub is told of at once, while no execution goes out to tell it with.
-_RELEASE_AT = 16
 
 Received = Callable[[int, Any, Unpacker], None]
 
@@ -52,7 +50,7 @@ class SideChannel(asyncio.Protocol):
                     self._received(kind, read_text(text), Unpacker(payload, self.inbound))
         except Exception as error:  # noqa: BLE001  whatever a model makes its process say, the server lives
             self._broken(f"{type(error).__name__}: {error}")
-        if self.inbound.waiting >= _RELEASE_AT:
+        if self.inbound.due:
             self.post(Kind.RELEASED, self.inbound.take_released())
 
     def packer(self) -> Packer:

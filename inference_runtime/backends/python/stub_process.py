@@ -24,12 +24,17 @@ from inference_runtime.backends.python.side_channel import Received, SideChannel
 from inference_runtime.backends.python.wire import frames
 from inference_runtime.backends.python.wire.arena import ArenaReader, ArenaWriter, new_memory
 from inference_runtime.backends.python.wire.frames import BrokenFrame, Buffer, Kind
-from inference_runtime.errors import Internal
+from inference_runtime.errors import (
+    Internal,
+    InvalidArgument,
+    RuntimeFault,
+    Unavailable,
+    Unsupported,
+)
 
 logger = logging.getLogger(__name__)
 
 _ROOT = str(Path(__file__).resolve().parents[3])
-_MODULE = "inference_runtime.backends.python.stub"
 _KILL_SECONDS = 5.0  # from SIGKILL to the end, on a machine that is very busy
 _BUFFER = 1 << 20  # of the sockets: a batch goes through in one piece
 
@@ -45,6 +50,13 @@ class Launch:
     memory_name: str
     start_limit: float
     resource_limits: Mapping[str, int] = field(default_factory=dict)
+    module: str = "inference_runtime.backends.python.stub"
+
+
+def load_fault(text: Any) -> RuntimeFault:
+    """Why a process could not load its model, with the code that it gives, if any."""
+    kinds = {"INVALID_ARG": InvalidArgument, "UNAVAILABLE": Unavailable, "UNSUPPORTED": Unsupported}
+    return kinds.get(text.get("code"), Internal)(str(text["text"]))
 
 
 def not_healthy(name: str) -> Internal:
@@ -118,7 +130,7 @@ class StubProcess:
         }
         path = [_ROOT, launch.environment.get("PYTHONPATH", "")]
         return subprocess.Popen(
-            [launch.interpreter, "-m", _MODULE, json.dumps(given)],
+            [launch.interpreter, "-m", launch.module, json.dumps(given)],
             stdin=subprocess.DEVNULL,
             pass_fds=tuple(descriptors.values()),
             start_new_session=True,
@@ -151,7 +163,7 @@ class StubProcess:
         while True:
             kind, text, _ = frames.receive(executions)
             if kind == Kind.FAILED:
-                raise Internal(str(read_text(text)["text"]))
+                raise load_fault(read_text(text))
             if kind == Kind.STARTED:
                 executions.settimeout(None)
                 return read_text(text)

@@ -9,9 +9,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from inference_runtime.backends.python.instance_process import InstanceProcess
-from inference_runtime.backends.python.stub_process import not_healthy
+from inference_runtime.backends.python.stub_process import StubProcess, not_healthy
 from inference_runtime.errors import RuntimeFault
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,24 @@ class BackOff:
         return min(pause, MAX_PAUSE_SECONDS)
 
 
-class Supervisor:
+class Supervised(Protocol):
+    """A process that has loaded its model."""
+
+    @property
+    def stub(self) -> StubProcess: ...
+
+    @property
+    def gone(self) -> threading.Event: ...
+
+    def stop(self, limit: float) -> None: ...
+    def end(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+Process = TypeVar("Process", bound=Supervised)
+
+
+class Supervisor(Generic[Process]):
     """`start` makes a process that has loaded its model, or raises; it is called on threads only."""
 
     def __init__(
@@ -49,7 +66,7 @@ class Supervisor:
         name: str,
         loop: asyncio.AbstractEventLoop,
         *,
-        start: Callable[[], InstanceProcess],
+        start: Callable[[], Process],
         restarted: Callable[[], None],
     ) -> None:
         self._name = name
@@ -58,12 +75,12 @@ class Supervisor:
         self._restarted = restarted
         self._back_off = BackOff()
         self._lock = threading.Lock()
-        self._process: InstanceProcess | None = None
+        self._process: Process | None = None
         self._closed = False
         self._replacing = False
 
     @property
-    def process(self) -> InstanceProcess | None:
+    def process(self) -> Process | None:
         """None: dead, and perhaps on its way back."""
         return self._process
 
@@ -74,7 +91,7 @@ class Supervisor:
             raise not_healthy(self._name)
         self._process = process
 
-    def lost(self, process: InstanceProcess) -> None:
+    def lost(self, process: Process) -> None:
         """Event loop. The end of any process, wanted or not."""
         with self._lock:
             if process is not self._process or self._closed:

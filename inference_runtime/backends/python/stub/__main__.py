@@ -5,20 +5,19 @@ The main thread executes batches, one at a time, as they come on the channel of 
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from inference_runtime.backends.python.stub import calls, coroutines, limits
 from inference_runtime.backends.python.stub.execution import BatchExecution
 from inference_runtime.backends.python.stub.failures import failure_text
+from inference_runtime.backends.python.stub.heartbeat import signs_of_life
 from inference_runtime.backends.python.stub.json_text import dumps
 from inference_runtime.backends.python.stub.link import PROCESS, Link
 from inference_runtime.backends.python.stub.loaded_model import NoModel, model_class
@@ -26,8 +25,6 @@ from inference_runtime.backends.python.stub.model_config import ModelConfig
 from inference_runtime.backends.python.wire import frames
 from inference_runtime.backends.python.wire.arena import ArenaReader, ArenaWriter, Unpacker
 from inference_runtime.backends.python.wire.frames import Kind
-
-_ALIVE_EVERY_SECONDS = 0.3
 
 
 class Stub:
@@ -55,7 +52,7 @@ class Stub:
 
     def _begin(self, start: Any) -> None:
         PROCESS.phase = "initialize"
-        with self._alive():
+        with signs_of_life(self._answer):
             try:
                 self._model = _model_class(start)()
                 if hasattr(self._model, "initialize"):
@@ -73,7 +70,7 @@ class Stub:
 
     def _complete_config(self, start: Any) -> None:
         PROCESS.phase = "auto_complete_config"
-        with self._alive():
+        with signs_of_life(self._answer):
             try:
                 config = _completed_config(_model_class(start), start)
                 outcome: tuple[Kind, Any] = Kind.STARTED, {"config": config}
@@ -126,24 +123,6 @@ class Stub:
     def _answer(self, kind: Kind, text: Any) -> None:
         with self._sending:
             frames.send(self._executions, frames.frame(kind, dumps(text).encode()))
-
-    @contextlib.contextmanager
-    def _alive(self) -> Iterator[None]:
-        """Says every now and then that the process lives, while the model takes its time."""
-        ended = threading.Event()
-
-        def beat() -> None:
-            while not ended.wait(_ALIVE_EVERY_SECONDS):
-                with contextlib.suppress(OSError):
-                    self._answer(Kind.ALIVE, {})
-
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
 
 def _model_class(start: Any) -> Any:

@@ -26,9 +26,6 @@ from inference_runtime.backends.python.wire.arena import (
 )
 from inference_runtime.backends.python.wire.frames import Buffer, Kind
 
-# Blocks that the server is told of at once, while it sends no executions to tell it with.
-_RELEASE_AT = 16
-
 Incoming = Callable[[Any, Unpacker], None]
 
 
@@ -55,7 +52,7 @@ class Link:
     def post_text(self, kind: Kind, text: str, payload: Sequence[Buffer]) -> None:
         """`post` for what is JSON already."""
         self._send(frames.frame(kind, text.encode(), payload))
-        if self.inbound.waiting >= _RELEASE_AT:
+        if self.inbound.due:
             self.release()
 
     def release(self) -> None:

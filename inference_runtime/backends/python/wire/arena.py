@@ -22,6 +22,9 @@ from inference_runtime.backends.python.wire.frames import Buffer
 INLINE_LIMIT = 32 << 10  # a larger tensor goes into an arena; measured, see docs/backends.md
 _PAYLOAD_LIMIT = 1 << 20  # all that is inline in one frame
 _ALIGNMENT = 64
+# So much may wait for something to be sent that it can go along with; then it is worth a frame of its own.
+_MOST_WAITING_BLOCKS = 16
+_MOST_WAITING_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
 
 Place = int | list[int]  # so many bytes of the frame's payload; or offset and size in the arena
@@ -149,14 +152,14 @@ class ArenaWriter:
 class _Lease:
     """Says, when the last reference to a block is gone, that it is."""
 
-    __slots__ = ("_released", "_start")
+    __slots__ = ("_block", "_released")
 
-    def __init__(self, start: int, released: "deque[int]") -> None:
-        self._start = start
+    def __init__(self, block: tuple[int, int], released: "deque[tuple[int, int]]") -> None:
+        self._block = block
         self._released = released
 
     def __del__(self) -> None:
-        self._released.append(self._start)
+        self._released.append(self._block)
 
 
 class _Leased(np.ndarray[Any, Any]):
@@ -171,7 +174,7 @@ class ArenaReader:
     def __init__(self, fd: int, size: int) -> None:
         self._size = size
         self._map: mmap.mmap | None = mmap.mmap(fd, size)
-        self._released: deque[int] = deque()
+        self._released: deque[tuple[int, int]] = deque()  # start and size
 
     def view(self, place: Sequence[int]) -> Array:
         """Raises BadPlace. The array is writable: what one side does to it, the other does not look at."""
@@ -180,7 +183,7 @@ class ArenaReader:
         if memory is None or start < 0 or size < 0 or start + size > self._size:
             raise BadPlace(f"[{start}, {start + size}) of {self._size}")
         leased = _Leased((size,), np.uint8, memory, start)
-        leased.lease = _Lease(start, self._released)
+        leased.lease = _Lease((start, size), self._released)
         return leased.view(np.ndarray)
 
     def close(self) -> None:
@@ -194,9 +197,19 @@ class ArenaReader:
     def waiting(self) -> int:
         return len(self._released)
 
-    def take_released(self) -> list[int]:
+    @property
+    def due(self) -> bool:
+        """Whether the writer is to be told now."""
         released = self._released
-        return [released.popleft() for _ in range(len(released))]
+        if len(released) >= _MOST_WAITING_BLOCKS:
+            return True
+        # A copy: other threads let go of blocks at any time.
+        return bool(released) and sum(size for _, size in released.copy()) >= _MOST_WAITING_BYTES
+
+    def take_released(self) -> list[int]:
+        """Where the blocks start."""
+        released = self._released
+        return [released.popleft()[0] for _ in range(len(released))]
 
 
 class Packer:
