@@ -121,11 +121,21 @@ async def test_an_answer_that_can_not_be_handed_over_costs_nothing_else(world):
     assert world.core.inflight() == {}
 
 
+async def executed(world, count):
+    """The statistics once so many executions are counted: the last answer of one may come before its end."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            [stats] = world.core.model_statistics("repeat", "1").model_stats
+            if stats.execution_count >= count:
+                return stats
+            await asyncio.sleep(0.005)
+
+
 async def test_statistics_by_the_number_of_the_response(world):
     for values in ([1, 2], [1], []):
         await ended(ask(world, values)[2])
     await ended(ask(world, [1, 2], delays=[0])[2])
-    [stats] = world.core.model_statistics("repeat", "1").model_stats
+    stats = await executed(world, 4)
     counts = {
         index: (one.success.count, one.fail.count, one.empty_response.count)
         for index, one in stats.response_stats.items()
