@@ -86,7 +86,7 @@ def test_killed_processes_are_replaced(world):
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not killed & set(world.children()))
-    eventually(world.server.ready)
+    eventually(lambda: world.ready("simple") == 200)
     made = Client(world.server, "http")
     array, outputs = sums(made)
     assert any((output == 2 * array).all() for output in outputs)
