@@ -26,6 +26,7 @@ from inference_runtime.lifecycle.start_up import (
 )
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
+from inference_runtime.processes.supervisor import FrontEndPlan, FrontEndProcesses
 from inference_runtime.repository.locations import open_stores
 from inference_runtime.repository.model_cache import ModelCache
 from inference_runtime.repository.repository import ModelRepository
@@ -39,6 +40,7 @@ from inference_runtime.settings import (
     Listen,
     RuntimeSettings,
     child_environment,
+    malloc_variables,
     scheduler_hold,
 )
 from inference_runtime.shared_memory.regions import Regions
@@ -46,6 +48,7 @@ from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_control_port import ModelControlPort
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
+from inference_runtime.telemetry.trace_settings import TraceMode
 from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
@@ -93,6 +96,7 @@ class Server:
         self._traffic = TrafficStore(state)
         self._regions = Regions(settings.regions)
         self._front_ends: list[tuple[Listen, FrontEnd]] = []
+        self._processes: FrontEndProcesses | None = None
         self._exit_asked = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None  # the loop keeps only a weak reference
 
@@ -161,13 +165,14 @@ class Server:
 
     async def _serve(self) -> None:
         settings = self._settings
+        self._processes = self._front_end_processes()
         opened = {
             "HTTP": ("HTTPService", self._http),
             "GRPC": ("GRPCInferenceService", self._grpc),
             "Metrics": ("Metrics Service", self._metrics),
         }
         for listen in settings.listens:
-            service, serve = opened[listen.name]
+            _, serve = opened[listen.name]
             try:
                 front_end = await serve(listen)
             except RuntimeFault as fault:
@@ -175,9 +180,40 @@ class Server:
                     f"failed to start {listen.name} service: Unavailable - {fault.text}"
                 ) from fault
             self._front_ends.append((listen, front_end))
+        if self._processes is not None:
+            await self._start_processes(self._processes)
+        for listen, front_end in self._front_ends:
+            service, _ = opened[listen.name]
             logger.info("Started %s at %s:%d", service, listen.address, front_end.port)
 
+    def _front_end_processes(self) -> FrontEndProcesses | None:
+        """None where this process serves itself."""
+        settings = self._settings
+        if not settings.front_ends:
+            return None
+        plan = FrontEndPlan(
+            count=settings.front_ends,
+            http_options=settings.http_options,
+            grpc_options=settings.grpc_options,
+            environment=child_environment(),
+            malloc=malloc_variables(),
+            propagates=settings.traces.mode is TraceMode.OPENTELEMETRY,
+        )
+        processes = FrontEndProcesses(self.core, plan, self.core.unit_headers)
+        self.core.on_change = processes.changed
+        return processes
+
+    async def _start_processes(self, processes: FrontEndProcesses) -> None:
+        try:
+            await processes.start()
+        except RuntimeFault as fault:
+            raise ServerFailed(
+                f"failed to start the front-end processes: Unavailable - {fault.text}"
+            ) from fault
+
     async def _http(self, listen: Listen) -> FrontEnd:
+        if self._processes is not None:
+            return self._processes.listener(listen.name, listen.address, listen.port)
         return await serve_http(
             self.core,
             host=listen.address,
@@ -186,6 +222,8 @@ class Server:
         )
 
     async def _grpc(self, listen: Listen) -> FrontEnd:
+        if self._processes is not None:
+            return self._processes.listener(listen.name, listen.address, listen.port)
         return await serve_grpc(
             self.core,
             host=listen.address,
@@ -214,11 +252,11 @@ class Server:
     async def _load(self) -> None:
         settings = self._settings
         self.core.restore_traffic()
-        problems = await self._loader.looking(self._repository.problems)
+        problems = await self._loader.threads.looking(self._repository.problems)
         if problems:
             self._fail(f"Internal - {problems[0]}", usable=False)
             return
-        asked = await self._loader.looking(
+        asked = await self._loader.threads.looking(
             lambda: asked_for(settings.mode, settings.load_models, self._repository)
         )
         start = await load_at_start(self._lifecycle, asked, self._wanted.restore())
@@ -277,13 +315,16 @@ class Server:
         finished = await self._in_time(self._lifecycle.shut_down, ends_at)
         grace = min(max(ends_at - time.monotonic(), 0.1), _WIND_UP_SECONDS)
         await asyncio.gather(*(front_end.close(grace) for _, front_end in self._front_ends))
+        if self._processes is not None:
+            await self._processes.close()
         self._regions.close()
-        self._loader.close()
+        self._loader.threads.close()
         self._wanted.close()
         self._copies.close()
         self._tracer.close()
         if not finished:
             logger.error("Exit timeout expired. Exiting immediately.")
+        if not finished or self._loader.threads.busy:
             logging.shutdown()
             os._exit(0)  # a thread that never returns would keep the interpreter for ever
 

@@ -18,6 +18,7 @@ from inference_runtime.lifecycle.model_locks import ModelLocks
 from inference_runtime.lifecycle.registry import ModelRegistry, ambiguous, status_text
 from inference_runtime.lifecycle.resizing import same_but_for
 from inference_runtime.lifecycle.retirement import Retirement
+from inference_runtime.lifecycle.shared_look import SharedLook
 from inference_runtime.lifecycle.wanted_models import WantedModels
 from inference_runtime.repository.overrides import LoadOverride, LoadParameters, write_override
 from inference_runtime.repository.repository import ModelRepository, PolledModel
@@ -43,14 +44,16 @@ class ModelLifecycle:
         self._composition = Composition(registry)
         self._locks = ModelLocks()
         self._retirement = Retirement(loader, registry)
+        self._threads = loader.threads
+        self._found = SharedLook(lambda: self._threads.looking(repository.names))
 
     async def found(self) -> dict[str, bool]:
         """Identities of the models in the repositories now → whether in several."""
-        return await self._loader.looking(self._repository.names)
+        return await self._found()
 
     async def load_named(self, name: str, parameters: LoadParameters) -> None:
         """A client's load: of every model that bears the name, where names may be the same."""
-        names = await self._loader.looking(lambda: self._repository.identities(name))
+        names = await self._threads.looking(lambda: self._repository.identities(name))
         if len(names) > 1 and not parameters.empty:
             raise ambiguous(name, len(names))
         for each in names:
@@ -97,7 +100,7 @@ class ModelLifecycle:
                     await self._retirement.discard(override)
                 raise
             if remember:
-                await self._loader.with_files(lambda: self._wanted.add(name, polled.override))
+                await self._threads.with_files(lambda: self._wanted.add(name, polled.override))
             if automatic:
                 self._composition.automatic.add(name)
             self._composition.orphans.discard(name)
@@ -116,7 +119,7 @@ class ModelLifecycle:
             self._composition.orphans.discard(name)
             self._composition.automatic.discard(name)
             self._withdraw(name)
-            await self._loader.with_files(lambda: self._wanted.remove(name))
+            await self._threads.with_files(lambda: self._wanted.remove(name))
         for ensemble in self._composition.users(name):  # loaded in the meantime
             await self._orphan(ensemble)
         if dependents:
@@ -165,7 +168,7 @@ class ModelLifecycle:
     async def _steps_in_files(self, name: str, config_json: str | None = None) -> tuple[str, ...]:
         """The models of an ensemble that is to be loaded; what can not be read is told by the load itself."""
         try:
-            return await self._loader.looking(lambda: self._repository.steps(name, config_json))
+            return await self._threads.looking(lambda: self._repository.steps(name, config_json))
         except RuntimeFault:
             return ()
 
@@ -250,7 +253,7 @@ class ModelLifecycle:
 
     async def _polling(self, name: str, look: Callable[[], Looked]) -> Looked:
         try:
-            return await self._loader.looking(look)
+            return await self._threads.fetching(look)
         except RuntimeFault as fault:
             logger.error("model '%s' can not be polled: %s", name, fault.text)
             raise Internal(

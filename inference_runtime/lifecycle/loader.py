@@ -8,15 +8,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from inference_runtime.backends.base import BackendServices, LoadedInstance
-from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
+from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.host_binding import bound
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels
 from inference_runtime.lifecycle.ensemble_loading import EnsembleLoader
 from inference_runtime.lifecycle.free_memory import return_free_memory
+from inference_runtime.lifecycle.load_threads import LoadThreads
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
 from inference_runtime.lifecycle.resizing import (
     keeps_copies,
@@ -33,16 +32,11 @@ from inference_runtime.lifecycle.version_config import (
 from inference_runtime.lifecycle.warm_up import read_samples, warm_up
 from inference_runtime.repository.repository import PolledModel
 from inference_runtime.scheduling.scheduler import SharedParts, build_scheduler
-from inference_runtime.spec.layout import OutsideRoot
 from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.registry import StatsRegistry
 from inference_runtime.telemetry.stats import VersionStats
 
 logger = logging.getLogger(__name__)
-Result = TypeVar("Result")
-
-_FILE_THREADS = 2
-_LOOK_THREADS = 4
 
 
 class VersionLoader:
@@ -62,34 +56,7 @@ class VersionLoader:
         self._shared = shared or SharedParts()
         self._ensembles = EnsembleLoader(stats, services.inference, self._shared)
         self._retries = retries
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="model-load")
-        # Not those of the loads: an unload must not wait until somebody's engine is built, nor for a
-        # repository that does not answer.
-        self._file_pool = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="model-files")
-        self._look_pool = ThreadPoolExecutor(_LOOK_THREADS, thread_name_prefix="repository")
-
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Blocking work of a load; whatever goes wrong comes back as a RuntimeFault."""
-        return await self._in(self._pool, work)
-
-    async def with_files(self, work: Callable[[], Result]) -> Result:
-        """The same for work on files of this server's own: quick, and waits for no load."""
-        return await self._in(self._file_pool, work)
-
-    async def looking(self, work: Callable[[], Result]) -> Result:
-        """The same for questions to the repositories, which may be far away."""
-        return await self._in(self._look_pool, work)
-
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
-        except RuntimeFault:
-            raise
-        except OutsideRoot as error:
-            raise InvalidArgument(str(error)) from error
-        except Exception as error:
-            logger.exception("a load failed in a way nobody foresaw")
-            raise Internal(f"{type(error).__name__}: {error}") from error
+        self.threads = LoadThreads(threads)
 
     async def load(
         self, polled: PolledModel, version: int, composing: ComposingModels | None = None
@@ -114,12 +81,12 @@ class VersionLoader:
     async def _load_ensemble(
         self, polled: PolledModel, version: int, composing: ComposingModels
     ) -> LoadedVersion:
-        labels = await self.in_thread(lambda: label_lines(polled, polled.proto))
+        labels = await self.threads.loading(lambda: label_lines(polled, polled.proto))
         return self._ensembles.load(polled, version, composing, labels)
 
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()
-        prepared = await self.in_thread(
+        prepared = await self.threads.loading(
             lambda: prepare_version(polled, version, self._settings, self._services)
         )
         instances = await self._instances(prepared, list(prepared.config.instances()))
@@ -145,7 +112,7 @@ class VersionLoader:
             factory=factory,
             options=self._settings.options(config.backend),
             labels=loaded.labels,
-            samples=await self.in_thread(lambda: read_samples(config, polled.directory)),
+            samples=await self.threads.loading(lambda: read_samples(config, polled.directory)),
         )
         kept, missing = shared_instances(config, loaded.instances, overlapping=factory.overlapping)
         fresh = await self._instances(prepared, missing)
@@ -178,7 +145,7 @@ class VersionLoader:
                 backend.load(prepared.artifact, prepared.config, spec)
 
         began_ns = time.monotonic_ns()
-        await self.in_thread(load)
+        await self.threads.loading(load)
         instance = LoadedInstance(
             spec,
             backend,
@@ -187,7 +154,7 @@ class VersionLoader:
             host_policy=policy,
         )
         try:
-            await self.in_thread(lambda: warm_up(instance, prepared.config, prepared.samples))
+            await self.threads.loading(lambda: warm_up(instance, prepared.config, prepared.samples))
         except RuntimeFault:
             await self._release([instance])
             raise
@@ -220,12 +187,8 @@ class VersionLoader:
 
     async def _release(self, instances: Sequence[LoadedInstance]) -> None:
         for instance in instances:
-            await self.in_thread(instance.backend.unload)
-        await self.in_thread(return_free_memory)
-
-    def close(self) -> None:
-        for pool in (self._pool, self._file_pool, self._look_pool):
-            pool.shutdown(wait=False, cancel_futures=True)
+            await self.threads.loading(instance.backend.unload)
+        await self.threads.loading(return_free_memory)
 
 
 async def _drain(loaded: LoadedVersion, serving: Callable[[], Iterable[LoadedVersion]]) -> None:

@@ -31,7 +31,6 @@ class RepositoryPoller:
         self._interval_seconds = interval_seconds
         # What a load was last tried with: a model that can not be loaded is tried again when it changes.
         self._tried: dict[str, ModelSnapshot] = {}
-        self._unreachable: set[str] = set()
 
     def remember(self, names: Iterable[str]) -> None:
         """Models that were tried at start-up."""
@@ -50,8 +49,7 @@ class RepositoryPoller:
 
     async def poll(self) -> None:
         """One look; returns when everything it led to is done."""
-        look = await self._loader.looking(self._repository.look)
-        self._tell(look.unreachable)
+        look = await self._loader.threads.looking(self._repository.look)
         found = {
             name: snapshot
             for name, snapshot in look.models.items()
@@ -81,15 +79,6 @@ class RepositoryPoller:
         """Whether the model may still be where it was, in a repository that does not answer."""
         source = self._source(name)
         return source in unreachable if source else bool(unreachable)
-
-    def _tell(self, unreachable: Mapping[str, str]) -> None:
-        """Once per outage."""
-        for location, why in unreachable.items():
-            if location not in self._unreachable:
-                logger.error("%s; its models stay as they are until it answers", why)
-        for location in self._unreachable - unreachable.keys():
-            logger.info("model repository %s answers again", location)
-        self._unreachable = set(unreachable)
 
     async def _load(self, name: str) -> None:
         try:

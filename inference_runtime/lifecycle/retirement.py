@@ -47,12 +47,14 @@ class Retirement:
     async def release(self, *copies: ModelCopy | None) -> None:
         for copy in copies:
             if copy is not None:
-                await self._loader.with_files(copy.release)
+                await self._loader.threads.with_files(copy.release)
 
     async def discard(self, override: LoadOverride | None) -> None:
         directory = override.directory if override is not None else None
         if directory is not None:
-            await self._loader.with_files(lambda: shutil.rmtree(directory, ignore_errors=True))
+            await self._loader.threads.with_files(
+                lambda: shutil.rmtree(directory, ignore_errors=True)
+            )
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

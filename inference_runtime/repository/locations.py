@@ -17,7 +17,9 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 # s3://[http[s]://]host:port/bucket/prefix
 _S3_HOST = re.compile(r"(https?://)?([0-9A-Za-z.\-]+:[0-9]{1,5})/(.+)", re.DOTALL)
 _USER = re.compile(r"//[^/@]*@")
-_ANSWER_WITHIN = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 2}}
+# Seconds, and how often again: a store that never answers is known to be away within a minute and a half.
+_ANSWER_WITHIN = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}
+_S3_TRIES = 2  # of s3fs, around those of its client
 # Our words → those of Triton's credential file.
 _S3_SECRETS = {
     "key": "key_id",
@@ -70,12 +72,14 @@ def open_store(location: Location, cache: ModelCache) -> RepositoryStore:
     if not location.protocol:
         return DirectoryStore(Path(location.path))
     make = _filesystem_class(location)
-    return ObjectStore(
-        location.shown,
-        location.path,
-        lambda: make(skip_instance_cache=True, use_listings_cache=False, **location.options),
-        cache,
-    )
+
+    def open_filesystem() -> Any:
+        opened = make(skip_instance_cache=True, use_listings_cache=False, **location.options)
+        if location.protocol == "s3":
+            opened.retries = _S3_TRIES
+        return opened
+
+    return ObjectStore(location.shown, location.path, open_filesystem, cache)
 
 
 def open_stores(locations: Sequence[Location], cache: ModelCache) -> list[RepositoryStore]:

@@ -1,6 +1,7 @@
 """A repository in object storage, through fsspec: listed where it lies, copied to this machine for a load."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -48,6 +49,7 @@ class ObjectStore:
         self._path = path.strip("/")
         self._open = open_filesystem
         self._opened: Any = None
+        self._opening = threading.Lock()
         self._cache = cache
 
     @property
@@ -64,7 +66,20 @@ class ObjectStore:
         return tuple(sorted(name for name in found if is_model_name(name)))
 
     def holds(self, name: str) -> bool:
-        return name in self.names()
+        root = f"{self._path}/{name}"
+
+        def anything_below(files: Any) -> bool:
+            try:
+                found = files.ls(root, detail=True, refresh=True)
+            except FileNotFoundError:
+                self._top(files)  # nothing there, or no answer?
+                return False
+            # What is listed of a plain file is the file itself.
+            return any(
+                entry["name"].strip("/") != root or entry["type"] == "directory" for entry in found
+            )
+
+        return self._ask(anything_below)
 
     def snapshots(self) -> Mapping[str, ModelSnapshot]:
         found = self._ask(lambda files: self._find(files, self._path))
@@ -149,8 +164,9 @@ class ObjectStore:
     def _ask(self, question: Callable[[Any], Answer]) -> Answer:
         """File systems raise what they like: all of it means that there is no answer now."""
         try:
-            if self._opened is None:
-                self._opened = self._open()
+            with self._opening:
+                if self._opened is None:
+                    self._opened = self._open()
             self._opened.invalidate_cache()
             return question(self._opened)
         except Exception as error:

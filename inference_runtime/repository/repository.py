@@ -1,6 +1,7 @@
 """Several repositories as one: which models they hold, and what one of them is at this moment."""
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,6 +70,7 @@ class ModelRepository:
         self._config_name = config_name
         self._require_complete = require_complete  # auto-completion is off
         self._namespacing = namespacing
+        self._outages = _Outages()
 
     def problems(self) -> list[str]:
         """Why a repository can not be used at all."""
@@ -90,8 +92,9 @@ class ModelRepository:
             try:
                 names = store.names()
             except StoreUnreachable as fault:
-                logger.warning("%s", fault.text)
+                self._outages.begin(store.location, fault.text)
                 continue
+            self._outages.end(store.location)
             for name in names:
                 key = self._identity(store, name)
                 found[key] = key in found
@@ -107,7 +110,9 @@ class ModelRepository:
                 snapshots = store.snapshots()
             except StoreUnreachable as fault:
                 unreachable[store.location] = fault.text
+                self._outages.begin(store.location, fault.text)
                 continue
+            self._outages.end(store.location)
             for name, snapshot in snapshots.items():
                 key = self._identity(store, name)
                 if key in models:
@@ -121,7 +126,7 @@ class ModelRepository:
         """What a client's load of `name` is about: with namespaces, perhaps several models."""
         if not self._namespacing or not is_model_name(name):
             return [name]
-        found = [self._identity(store, name) for store in self._stores if _holds(store, name)]
+        found = [self._identity(store, name) for store in self._stores if self._holds(store, name)]
         return found or [name]
 
     def steps(self, name: str, config_json: str | None = None) -> tuple[str, ...]:
@@ -207,6 +212,13 @@ class ModelRepository:
 
     # Which store, which namespace
 
+    def _holds(self, store: RepositoryStore, name: str) -> bool:
+        try:
+            return store.holds(name)
+        except StoreUnreachable as fault:
+            self._outages.begin(store.location, fault.text)
+            return False
+
     def _identity(self, store: RepositoryStore, name: str) -> str:
         return identity(store.location if self._namespacing else "", name)
 
@@ -253,12 +265,24 @@ class ModelRepository:
         )  # ambiguous: the bare name is nobody's identity
 
 
-def _holds(store: RepositoryStore, name: str) -> bool:
-    try:
-        return store.holds(name)
-    except StoreUnreachable as fault:
-        logger.warning("%s", fault.text)
-        return False
+class _Outages:
+    """Told once each, however often and from how many threads a store is asked meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locations: set[str] = set()
+
+    def begin(self, location: str, why: str) -> None:
+        with self._lock:
+            if location not in self._locations:
+                self._locations.add(location)
+                logger.error("%s; its models stay as they are until it answers", why)
+
+    def end(self, location: str) -> None:
+        with self._lock:
+            if location in self._locations:
+                self._locations.remove(location)
+                logger.info("model repository %s answers again", location)
 
 
 def _read_file(path: Path) -> bytes | None:

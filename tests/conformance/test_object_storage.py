@@ -1,13 +1,14 @@
 """Repositories in S3-compatible storage, beside directories, as an operator starts them; the store is moto's server."""
 
 import shutil
+import socket
 
 import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import Client
-from tests.conformance.runtime_process import runtime
+from tests.conformance.runtime_process import find_ports, runtime
 from tests.onnx_models import add_constant, write_model
 from tests.s3_server import SECRETS, s3_server
 
@@ -124,3 +125,18 @@ def test_a_store_that_can_not_be_reached_at_start_ends_it(tmp_path, monkeypatch)
     with runtime("gs://b/r", tmp_path / "log2", wait=False) as server:
         assert server.wait_exit() == 1
         assert "needs a Python package that is not installed" in server.log
+
+
+def test_a_store_that_takes_calls_and_never_answers_keeps_no_exit_waiting(tmp_path, monkeypatch):
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"s3://127.0.0.1:{silent.getsockname()[1]}/b/r"
+        with runtime(url, tmp_path / "log", wait=False) as server:
+            server.wait_for(lambda: find_ports(server), "the ports")
+            assert not server.ready()
+            asked, _ = silent.accept()
+            with asked:
+                assert server.terminate() == 0

@@ -160,7 +160,7 @@ async def core_world(
     finally:
         async with asyncio.timeout(WAIT_SECONDS):
             await lifecycle.shut_down()
-        loader.close()
+        loader.threads.close()
         wanted.close()
 
 

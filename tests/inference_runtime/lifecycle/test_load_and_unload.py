@@ -189,7 +189,7 @@ async def test_an_unload_does_not_wait_for_loads_of_other_models(tmp_path):
     go = threading.Event()
     async with core_world(tmp_path) as world:
         await world.load("m")
-        busy = [asyncio.create_task(world.loader.in_thread(go.wait)) for _ in range(8)]
+        busy = [asyncio.create_task(world.loader.threads.loading(go.wait)) for _ in range(8)]
         await asyncio.sleep(0)
         try:
             await asyncio.wait_for(world.unload("m"), 5)
