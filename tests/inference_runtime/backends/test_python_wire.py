@@ -96,6 +96,19 @@ def test_views_are_the_memory_itself_and_release_their_block_with_the_last_of_th
     assert writer.used == 0
 
 
+@pytest.mark.parametrize(("count", "size"), [(16, 64), (2, 600_000)])
+def test_many_blocks_and_large_ones_are_worth_a_frame_of_their_own(arena, count, size):
+    writer, reader, _ = arena
+    views = [reader.view(writer.write(bytes(size))) for _ in range(count)]
+    while len(views) > 1:
+        views.pop()
+        assert not reader.due
+    views.clear()
+    assert reader.due
+    assert len(reader.take_released()) == count
+    assert not reader.due
+
+
 def test_what_is_free_is_given_back_to_the_system(arena):
     writer, _, fd = arena
     kept = writer.write(b"k" * 10_000)
@@ -159,7 +172,7 @@ def test_a_packer_takes_back_what_did_not_fit(arena):
         packer.put(bytes(SIZE))
     packer.undo(mark)
     assert (first, packer.payload, writer.used) == (5, [b"small"], 0)
-    assert reader.waiting == 0
+    assert reader.take_released() == []
 
 
 def test_free_memory_is_joined_again_whatever_the_order():

@@ -194,10 +194,6 @@ class ArenaReader:
                 kept.close()
 
     @property
-    def waiting(self) -> int:
-        return len(self._released)
-
-    @property
     def due(self) -> bool:
         """Whether the writer is to be told now."""
         released = self._released
