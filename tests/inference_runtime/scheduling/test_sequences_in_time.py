@@ -436,3 +436,43 @@ def test_a_client_that_gives_up_everything_when_one_sequence_fails(stage):
     assert isinstance(stage.outcomes.fault(late[1]), Cancelled)
     assert stage.outcomes.repeated == 0
     assert stage.scheduler.sequences == 4
+
+
+def test_clients_that_only_ever_start_leave_nothing_behind():
+    """Far more sequences than slots, none of them ended by its client."""
+    stage = SequenceStage(sequence_config("oldest { }", idle_us=20_000))
+    requests = [stage.send(id_, 1, "s") for id_ in range(1, 2001)]
+    stage.loop.advance(20 * SECOND)
+    assert stage.sums(*requests) == [1] * 2000
+    assert stage.outcomes.order == requests
+    assert stage.scheduler.sequences == 0
+    assert not any(stage.scheduler.holds(id_) for id_ in range(1, 2001))
+
+
+def test_batches_of_the_oldest_strategy_do_not_shrink_over_time():
+    """Clients that go on at once, four times as many as there are candidates."""
+    strategy = "oldest { max_candidate_sequences: 32 max_queue_delay_microseconds: 2000 }"
+    stage = SequenceStage(sequence_config(strategy, max_batch_size=16))
+    listen = stage.outcomes.done
+    steps = 12
+
+    def done(request, answer):
+        listen(request, answer)
+        id_ = request.head.sequence_id
+        if request.head.sequence_end:
+            stage.send(id_, steps, "s")
+        else:
+            left = int.from_bytes(request.data[0], "little") - 1
+            stage.send(id_, left, "e" * (left == 1))
+
+    stage.outcomes.done = done  # type: ignore[method-assign]
+    for id_ in range(1, 129):
+        stage.send(id_, steps, "s")
+    sizes = []
+    for _ in range(2):
+        before = len(stage.workers[0].executed)
+        stage.loop.advance(400 * MS)
+        batches = stage.workers[0].executed[before:]
+        sizes.append(sum(map(len, batches)) / len(batches))
+    assert sizes[0] > 15
+    assert sizes[1] > 0.9 * sizes[0]
