@@ -167,7 +167,7 @@ class InferMethod(UnaryMethod):
                 self._failed(stream, request, answer)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
             _log.exception("an answer could not be sent")
-            stream.connection.abort()
+            stream.give_up()
 
     def _encode(
         self,

@@ -125,7 +125,7 @@ class StreamInferMethod:
             self._flush(stream, call)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates
             _log.exception("an answer could not be sent")
-            stream.connection.abort()
+            stream.give_up()
 
     def partial(self, request: InferRequest, answer: Answer) -> None:
         slot: _Slot = request.context
@@ -136,7 +136,7 @@ class StreamInferMethod:
             self._write(slot, request, answer, final=False)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("an answer could not be sent")
-            slot.stream.connection.abort()
+            slot.stream.give_up()
 
     def _is_free(self, slot: _Slot, call: StreamCall, request: InferRequest) -> bool:
         """Known at once, or, where the core is in another process, at the latest with the answer."""

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from inference_runtime.frontends.h2_frames import INTERNAL_ERROR
+
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
 
@@ -77,6 +79,11 @@ class H2Stream:
         """Of the request; the name in lower case."""
         found: str = self.head.metadata.get(name, "")
         return found
+
+    def give_up(self) -> None:
+        """Its answer can not be written: the stream is reset, and the connection's others go on."""
+        if not self.closed:
+            self.connection.reset(self.id, INTERNAL_ERROR)
 
     def sent_headers(self) -> list[tuple[str, str]]:
         """What the caller sent, without what belongs to HTTP/2 and gRPC, and without binary values."""

@@ -341,15 +341,29 @@ def test_any_number_of_tensors_in_any_size_comes_back(served, elements):
             assert answer.id == id_
 
 
+def connections(served):
+    return served.call(lambda: set(served.grpc.connections))
+
+
 def test_an_answer_that_can_not_be_written_costs_nobody_else_theirs(served):
     with grpc.insecure_channel(served.grpc_address) as channel:
         call = unary(channel, "/inference.GRPCInferenceService/ModelInfer")
         request = three(2).SerializeToString()
+        before = connections(served)
+        assert call(request, timeout=20)
+        mine = connections(served) - before
         served.core.spoil = lambda answer: InferResponse(answer.head, answer.data[:1])
-        with pytest.raises(grpc.RpcError):
+        with pytest.raises(grpc.RpcError) as caught:
             call(request, timeout=20)
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+        stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stream(iter([request]), timeout=20))
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
         served.core.spoil = None
-        assert call(request, timeout=20, wait_for_ready=True)
+        assert call(request, timeout=20)
+        assert mine
+        assert mine <= connections(served)
         served.core.spoil = lambda answer: InferResponse(answer.head, [b"12", *answer.data[1:]])
         answer = pb.ModelInferResponse.FromString(call(request, timeout=20))
         assert [len(data) for data in answer.raw_output_contents] == [2, 8, 8]
