@@ -48,6 +48,12 @@ def batch(world, name):
     return world.together(name, [[1], [2], [3]])
 
 
+def serve_add_sub(world):
+    if world.ready("add_sub") != 200:
+        write_python_model(world.repository, "add_sub")
+        assert world.load("add_sub")[0] == 200
+
+
 # Files
 
 
@@ -104,8 +110,7 @@ def test_backend_005_the_repository_is_the_models_own_directory(world):
 
 
 def test_backend_006_the_config_is_that_of_the_config_endpoint(world):
-    write_python_model(world.repository, "add_sub")
-    assert world.load("add_sub")[0] == 200
+    serve_add_sub(world)
     of_script = world.run('result = json.loads(model.args["model_config"])')
     assert of_script == world.server.call("GET", "/v2/models/script/config")[1]
 
@@ -345,9 +350,7 @@ def test_backend_019_an_error_of_one_response_is_that_requests_alone(world):
 
 
 def test_backend_020_outputs_that_were_not_asked_for_are_left_out(world):
-    if world.ready("add_sub") != 200:
-        write_python_model(world.repository, "add_sub")
-        assert world.load("add_sub")[0] == 200
+    serve_add_sub(world)
     values = [[1.0, 2.0, 3.0, 4.0]]
     body = {
         "inputs": [tensor(name, values, "FP32") for name in ("INPUT0", "INPUT1")],
