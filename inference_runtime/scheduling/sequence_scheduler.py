@@ -92,7 +92,8 @@ class SequenceScheduler:
 
     @property
     def inflight(self) -> int:
-        return self._inflight.count
+        """What a drain waits for: sequences that may go on count as much as requests do."""
+        return max(self._inflight.count, self.sequences)
 
     @property
     def sequences(self) -> int:
@@ -102,7 +103,7 @@ class SequenceScheduler:
     def gauges(self) -> Gauges:
         return Gauges(
             pending=self.pending,
-            inflight=self.inflight,
+            inflight=self._inflight.count,
             instances=len(self._lanes),
             busy=self._lanes.busy,
         )

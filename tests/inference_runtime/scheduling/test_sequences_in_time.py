@@ -399,6 +399,7 @@ async def test_a_drain_lets_sequences_go_on_and_begins_none(stage):
 async def test_a_drain_waits_for_a_sequence_until_it_is_idle(stage):
     stage.send(1, 1, "s")
     stage.loop.advance(100 * MS)
+    assert (stage.scheduler.inflight, stage.scheduler.gauges().inflight) == (1, 0)
     took_ms = await drain_in_pretend_time(stage)
     assert took_ms == pytest.approx(4900, abs=50)
 
