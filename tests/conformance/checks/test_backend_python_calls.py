@@ -1,5 +1,6 @@
 """Section 7.1 of backends-and-tools.md: the Python backend, checks 38 to 46: calls, metrics, cancellation."""
 
+import json
 import queue
 import time
 
@@ -191,6 +192,52 @@ def test_models_load_ask_for_and_unload_models(world):
         "TritonModelException: Failed to check model readiness: failed to get model"
     )
     assert "version should be an integral value > 0" in text
+
+
+def test_a_model_brings_the_files_and_the_config_of_another(world):
+    source = (
+        "import numpy as np\n"
+        "import triton_python_backend_utils as pb_utils\n"
+        "class TritonPythonModel:\n"
+        "    def execute(self, requests):\n"
+        "        value = pb_utils.Tensor('OUT', np.array([77], np.int32))\n"
+        "        return [pb_utils.InferenceResponse([value]) for _ in requests]\n"
+    )
+    config = {
+        "backend": "python",
+        "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
+        "output": [{"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]}],
+    }
+    world.run(
+        f"""
+        pb_utils.load_model(
+            "brought", config={json.dumps(config)!r}, files={{"file:1/model.py": {source.encode()!r}}}
+        )
+        result = 1
+        """
+    )
+    assert world.out("brought") == 77
+    assert world.error_of(
+        'pb_utils.load_model("brought", files={"file:1/model.py": b"x"})'
+    ).startswith("TritonModelException: Failed to load model: ")
+    world.unload("brought")
+
+
+def test_a_config_of_the_load_request_counts(world):
+    world.write("overridden", SLEEPER.format(seconds=0))
+    config = {
+        "backend": "python",
+        "max_batch_size": 4,
+        "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
+        "output": [{"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]}],
+    }
+    status, answer = world.server.call(
+        "POST",
+        "/v2/repository/models/overridden/load",
+        {"parameters": {"config": json.dumps(config)}},
+    )
+    assert status == 200, answer
+    assert world.out("overridden", [5]) == 5
 
 
 COUNTING = """

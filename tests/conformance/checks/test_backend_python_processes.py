@@ -356,6 +356,21 @@ def test_an_execution_that_does_not_end_does_not_keep_its_version(world):
     eventually(lambda: pid not in world.children())
 
 
+def test_an_execution_that_does_not_end_does_not_keep_the_server(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    with runtime(repository, tmp_path / "log", "--exit-timeout-secs=1") as server:
+        world = PythonWorld(server, repository)
+        world.serve("hung", HANGS_ON_9)
+        pid = world.out("hung")
+        with ThreadPoolExecutor(1) as pool:
+            hanging = pool.submit(world.infer, "hung", 9)
+            time.sleep(0.3)
+            assert server.terminate() == 0
+            eventually(lambda: not Path(f"/proc/{pid}").exists(), 5)
+            assert isinstance(hanging.exception(), OSError)
+
+
 def test_finalize_is_called_and_has_its_time_limit(world, tmp_path):
     for name, wait in (("ends_well", 0), ("ends_late", 30)):
         world.serve(
