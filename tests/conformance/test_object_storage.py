@@ -9,6 +9,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import Client
 from tests.conformance.runtime_process import find_ports, runtime
+from tests.inference_runtime.routing.ensembles import step, write_ensemble
 from tests.onnx_models import add_constant, write_model
 from tests.s3_server import SECRETS, s3_server
 
@@ -78,6 +79,23 @@ def test_models_in_s3_and_in_a_directory_are_loaded_reloaded_in_part_and_unloade
     with runtime(tmp_path / "r", tmp_path / "log2", *options) as server:
         client = Client(server, "http")
         assert answer(client, "far") == 20
+        client.close()
+
+
+def test_an_ensemble_in_s3_loads_the_models_it_needs(s3, tmp_path):
+    upload(s3, tmp_path, "far", 1)
+    write_model(tmp_path / "r", "near", add_constant(10))
+    steps = step("far", {"INPUT0": "IN"}, {"OUTPUT0": "MID"}) + step(
+        "near", {"INPUT0": "MID"}, {"OUTPUT0": "OUT"}
+    )
+    write_ensemble(tmp_path / "made", "chain", steps)
+    s3.put("r/chain/config.pbtxt", (tmp_path / "made/chain/config.pbtxt").read_bytes())
+    s3.put("r/chain/1/")  # how consoles make an empty directory
+    options = (f"--model-repository={s3.url('r')}", "--load-model=chain")
+    with runtime(tmp_path / "r", tmp_path / "log", *options) as server:
+        client = Client(server, "grpc")
+        result = client.ask("chain", {"IN": np.zeros((1, 4), np.float32)})
+        assert float(result.as_numpy("OUT")[0, 0]) == 11
         client.close()
 
 
