@@ -4,6 +4,7 @@ Nothing is copied on the way: a step's output is the next step's input as it lie
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
@@ -34,6 +35,8 @@ from inference_runtime.spec.messages import (
 from inference_runtime.spec.model_config import ModelConfig
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import Gauges, VersionStats
+
+logger = logging.getLogger(__name__)
 
 _MAX_HEADS = 1024
 _OVERRIDES = ("sequence_id", "sequence_start", "sequence_end")
@@ -172,10 +175,12 @@ class EnsembleScheduler:
         overrides: dict[str, Any] = {}
         for name in view.outputs:
             value = run.flow.value(name, key)
-            if value is not None:
-                heads.append(TensorHead(name, value.datatype, value.shape))
-                data.append(value.data)
-                overrides.update(value.overrides or {})
+            if value is None:
+                logger.debug("Composing models did not output tensor %s", name)
+                continue
+            heads.append(TensorHead(name, value.datatype, value.shape))
+            data.append(value.data)
+            overrides.update(value.overrides or {})
         run.flow.used(view.outputs, key)
         response = InferResponse(self._response_head(heads, overrides), data)
         if self._config.decoupled:

@@ -79,7 +79,11 @@ class RuntimeProcess:
             return False
 
     def wait_ready(self) -> None:
-        self.wait_for(self.ready, "readiness")
+        self.wait_for(self._alive_and_ready, "readiness")
+
+    def _alive_and_ready(self) -> bool:
+        assert self.process.poll() is None, self.log
+        return self.ready()
 
     def wait_for(self, condition, what: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.conformance.checklist_models import write_echo
 from tests.conformance.repeat_model import inflight, write_repeat
 from tests.conformance.runtime_process import runtime
 
@@ -25,6 +26,7 @@ def server(tmp_path_factory):
     write_repeat(path)
     (path / "text" / "1").mkdir(parents=True)
     (path / "text" / "config.pbtxt").write_text(_TEXT)
+    write_echo(path, "floats", more="")
     log = tmp_path_factory.mktemp("log") / "runtime.log"
     with runtime(path, log, "--load-model=*", "--http-max-input-size=100000") as running:
         yield running
@@ -131,6 +133,14 @@ def test_check_098_other_than_one_response(server):
         assert "generate expects model to produce exactly 1 response" in json.loads(body)["error"]
     assert ask(server, "repeat", repeat([]), "generate_stream")[::2] == (200, b"")
     assert json.loads(ask(server, "repeat", repeat([5]))[2])["OUT"] == 5
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], []), ([1.5], 1.5), ([1.5, 2.0], [1.5, 2.0])])
+def test_check_099_an_output_without_elements_is_an_empty_list(server, given, expected):
+    _, _, body = ask(server, "floats", {"INPUT0": given})
+    assert json.loads(body)["OUTPUT0"] == expected
+    [event] = events(ask(server, "floats", {"INPUT0": given}, "generate_stream")[2])
+    assert event["OUTPUT0"] == expected
 
 
 def test_check_100_many_streams_and_clients_that_leave(server):

@@ -5,6 +5,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import KINDS, Client
+from tests.conformance.python_models import write_python_model
 from tests.conformance.repeat_model import open_stream, repeat_inputs, write_repeat
 from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
@@ -52,17 +53,48 @@ def write_models(path):
     )
 
 
+# OUTPUT1 is left out where INPUT0 begins with 1.
+_FORGETFUL = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        array = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
+        names = ["OUTPUT0"] if array.flat[0] == 1 else ["OUTPUT0", "OUTPUT1"]
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name in names])
+"""
+
+
+def write_forgetful(path):
+    """`forgets`: one step leaves out an output; `waits`: another step wants just that one."""
+    ports = "".join(
+        f'{kind} {{ name: "{name}" {INTS} }}\n'
+        for kind, name in (("input", "INPUT0"), ("output", "OUTPUT0"), ("output", "OUTPUT1"))
+    )
+    write_python_model(path, "forgetful", source=_FORGETFUL, config=f"{BATCH}\n{ports}")
+    forgetful = step("forgetful", {"INPUT0": "INPUT0"}, {"OUTPUT0": "OUTPUT0", "OUTPUT1": "left"})
+    given = {"inputs": {"INPUT0": INTS}, "outputs": RESULTS, "more": BATCH}
+    write_ensemble(path, "forgets", forgetful.replace('"left"', '"OUTPUT1"'), **given)
+    after = step("simple", {"INPUT0": "OUTPUT0", "INPUT1": "left"}, {"OUTPUT0": "OUTPUT1"})
+    write_ensemble(path, "waits", forgetful + after, **given)
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_models(path)
+    write_forgetful(path)
     return path
 
 
 @pytest.fixture(scope="module")
 def server(repository, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "runtime.log"
-    names = ("twice", "fork", "bad", "stream")
+    names = ("twice", "fork", "bad", "stream", "forgets", "waits")
     with runtime(repository, log, *(f"--load-model={name}" for name in names)) as running:
         yield running
 
@@ -112,6 +144,31 @@ def test_check_153_the_error_of_a_step_says_which_ensemble(client):
         client.ask("bad", outside)
     assert through.value.message() == f"in ensemble 'bad', {direct.value.message()}"
     assert through.value.status() == direct.value.status()
+
+
+def test_check_155_an_output_that_a_step_leaves_out_is_left_out(client, server):
+    server.call("POST", "/v2/logging", {"log_verbose_level": 1})
+    for first, there in ((1, False), (2, True), (1, False)):
+        given = np.full((1, 16), first, np.int32)
+        result = client.ask("forgets", {"INPUT0": given})
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), given)
+        assert (result.as_numpy("OUTPUT1") is not None) is there
+    server.call("POST", "/v2/logging", {"log_verbose_level": 0})
+    assert "Composing models did not output tensor OUTPUT1" in server.log
+
+
+def test_check_155_a_step_that_needs_what_was_left_out_says_so(client):
+    given = np.full((1, 16), 1, np.int32)
+    with pytest.raises(InferenceServerException) as caught:
+        client.ask("waits", {"INPUT0": given})
+    assert caught.value.message().startswith("in ensemble 'waits', [request id: <id_unknown>] ")
+    missing = (
+        "for model 'simple'. Got input(s) ['INPUT0'], but missing required input(s) ['INPUT1']."
+    )
+    assert missing in caught.value.message()
+    assert caught.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
+    result = client.ask("waits", {"INPUT0": given * 2})
+    np.testing.assert_array_equal(result.as_numpy("OUTPUT1"), given * 4)
 
 
 def test_check_156_a_decoupled_step_makes_a_decoupled_ensemble(server):
