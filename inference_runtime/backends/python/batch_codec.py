@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -118,12 +119,21 @@ def fault_of(text: str, code: Any) -> RuntimeFault:
 
 
 def _output(entry: Any, tensors: Unpacker) -> WireTensor:
-    name, datatype, shape, place = entry
+    name, datatype, dims, place = entry
     data = tensors.take(place)
-    expected = byte_size(datatype, shape) if datatype in BY_WIRE else None
-    if expected is None or expected not in (-1, len(data)):
-        raise ValueError(f"output '{name}' of {datatype}{shape} in {len(data)} bytes")
-    return WireTensor(name, datatype, tuple(shape), data)
+    shape = tuple(dims)
+    expected = _expected_size(datatype, shape)
+    if expected not in (-1, len(data)):
+        raise ValueError(f"output '{name}' of {datatype}{dims} in {len(data)} bytes")
+    return WireTensor(str(name), datatype, shape, data)
+
+
+@lru_cache(maxsize=1024)
+def _expected_size(datatype: str, shape: tuple[int, ...]) -> int:
+    """-1 for BYTES. Raises for what no tensor can be."""
+    if datatype not in BY_WIRE or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"there is no tensor of {datatype}{shape}")
+    return byte_size(datatype, shape)
 
 
 def arena_full(full: ArenaFull) -> Internal:

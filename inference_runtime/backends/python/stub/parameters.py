@@ -18,6 +18,8 @@ def checked(parameters: Any) -> dict[str, Any]:
             raise TritonModelException(
                 f"Expect parameters values to have type bool/int/str, found type {type(value)}"
             )
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TritonModelException("Expect parameters values of type int to fit into 64 bits")
     return dict(parameters)
 
 
