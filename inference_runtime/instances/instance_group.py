@@ -26,12 +26,19 @@ class InstanceGroup:
 
     def acquire(self) -> Instance | None:
         """An instance that may execute now; None: there is none for the time being."""
-        if self._mortal:
-            candidates = self.candidates()
-            if candidates:
-                self._free.remove(candidates[-1])
-            return candidates[-1] if candidates else None
-        return self._free.pop() if self._free else None
+        if not self._mortal:
+            return self._free.pop() if self._free else None
+        candidates = self.candidates()
+        if not candidates:
+            return None
+        instance = candidates[-1]
+        self._free.remove(instance)
+        return instance
+
+    @property
+    def recovering(self) -> bool:
+        """A dead instance is free, which nobody tells when it is well again: ask now and then."""
+        return self._mortal and any(not instance.alive for instance in self._free)
 
     def candidates(self) -> list[Instance]:
         """Free instances that may be given work. Dead ones, which fail at once, only when no other lives."""

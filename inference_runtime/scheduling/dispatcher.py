@@ -32,6 +32,8 @@ from inference_runtime.telemetry.stats import Gauges
 TURN_NS = 300_000
 # The event loop's timers tick in milliseconds; what is left below that is waited for turn by turn.
 TICK_NS = 1_000_000
+# How soon a dead instance is asked whether it lives again, while requests wait.
+RECOVERY_PAUSE_NS = 50_000_000
 # A pass over the queue costs about 60 ns a request: wait ten times as long before the next.
 EXPIRY_PAUSE_NS = 600
 
@@ -168,6 +170,8 @@ class Dispatcher:
         while self._queue:
             instance = group.acquire()
             if instance is None:
+                if group.recovering:
+                    self._wake_at(now_ns + RECOVERY_PAUSE_NS, now_ns)
                 return
             step = self._batcher.next_batch(self._queue, now_ns)
             if not isinstance(step, Batch):

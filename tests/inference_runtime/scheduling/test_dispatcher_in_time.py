@@ -284,3 +284,39 @@ def test_ten_thousand_requests_with_their_own_timeouts_cost_few_passes_over_the_
     stage.loop.advance(2 * SECOND)
     assert stage.stats.arms[""].timeouts == 10_000
     assert stage.loop.timers_set < 200
+
+
+def mortal_stage(duration_ns: int = MS) -> VirtualStage:
+    return VirtualStage(model_config(""), instances=2, duration_ns=duration_ns, mortal=True)
+
+
+def test_every_dead_instance_fails_its_own_requests_and_is_free_again():
+    stage = mortal_stage()
+    for instance in stage.instances:
+        instance.alive = False
+    for _ in range(5):
+        stage.send(1, 1)
+        stage.loop.advance(3 * MS)
+    assert [len(instance.executed) for instance in stage.instances] == [5, 5]
+    assert stage.dispatcher.gauges().busy == 0
+
+
+def test_a_dead_instance_gets_nothing_while_another_lives():
+    stage = mortal_stage()
+    first, second = stage.instances
+    first.alive = False
+    stage.send(1, 1, 1)
+    stage.loop.advance(10 * MS)
+    assert (len(first.executed), len(second.executed)) == (0, 3)
+
+
+def test_an_instance_that_comes_back_takes_what_waits_although_the_other_is_busy():
+    stage = mortal_stage(duration_ns=10 * SECOND)
+    first, second = stage.instances
+    first.alive = False
+    stage.send(1, 1)
+    stage.loop.advance(SECOND)
+    assert (len(first.executed), len(second.executed)) == (0, 1)
+    first.alive = True
+    stage.loop.advance(SECOND)
+    assert (len(first.executed), len(second.executed)) == (1, 1)

@@ -87,9 +87,9 @@ class VirtualLoop:
 class PretendInstance:
     """Executes in `duration_ns` of pretend time and answers with no tensors."""
 
-    can_die = False
-
     def __init__(self, loop: VirtualLoop, device: DeviceStats, duration_ns: int = MS) -> None:
+        self.can_die = False
+        self.alive = True
         self.name = "pretend"
         self.loop = loop
         self.device = device
@@ -123,13 +123,22 @@ def _empty_answer(_: Any) -> Answer:
 class VirtualStage:
     """A real dispatcher, queue, batcher and counters over pretend time and instances."""
 
-    def __init__(self, config: ModelConfig, *, instances: int = 1, duration_ns: int = MS) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        instances: int = 1,
+        duration_ns: int = MS,
+        mortal: bool = False,
+    ) -> None:
         self.loop = VirtualLoop()
         self.config = config
         self.stats = fresh_stats(config)
         self.instances = [
             PretendInstance(self.loop, self.stats.device(), duration_ns) for _ in range(instances)
         ]
+        for instance in self.instances:
+            instance.can_die = mortal
         batching = config.dynamic_batching
         self.dispatcher = Dispatcher(
             DispatcherParts(
