@@ -53,7 +53,7 @@ from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
-MODEL_CACHE_DIRECTORY = "models"  # of the state directory: copies of models from object storage
+MODEL_CACHE_DIRECTORY = "model-copies"  # of the state directory: of models from object storage
 _WIND_UP_SECONDS = 5.0  # for answers on their way out, after the last request is settled
 _COLLECT_EVERY = (
     20_000  # allocations; a request leaves few cycles, and a collection stops everything

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _FILE_THREADS = 2
-_LOOK_THREADS = 2
+_LOOK_THREADS = 4
 
 
 class LoadThreads:

@@ -5,17 +5,20 @@ already, and is removed with its last user. The sum of all copies has a bound.
 """
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from inference_runtime.errors import InvalidArgument, Unavailable
 
 DEFAULT_MAX_BYTES = 100 * 2**30
+_TOKEN = re.compile(r"\.?[0-9a-f]{16}")  # with a dot: not whole yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ class ModelCache:
 
     def close(self) -> None:
         if self._made is not None:
-            shutil.rmtree(self._made, ignore_errors=True)
+            _remove_copies(self._made)
+            with suppress(OSError):  # somebody keeps other things there
+                self._made.rmdir()
 
     def _make(
         self,
@@ -156,9 +161,16 @@ class ModelCache:
     def _fresh(self) -> Path:
         if self._directory is None:
             return Path(tempfile.mkdtemp(prefix="switchyard-models-"))
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory.mkdir(mode=0o700, parents=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_copies(self._directory)
         return self._directory
+
+
+def _remove_copies(root: Path) -> None:
+    """Nothing but what bears the name of a copy: the directory is the operator's choice."""
+    for entry in root.iterdir():
+        if _TOKEN.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _make_directories(model: Path, wanted: _Content) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,9 @@ Answer = TypeVar("Answer")
 _MAX_OBJECTS = 1_000_000  # of one listing
 _MAX_READ_BYTES = 16 * 2**20  # of a config
 _PARALLEL_DOWNLOADS = 8
+# A store that let somebody wait this long for nothing lets the others wait no time, for a while.
+_PATIENCE_SECONDS = 2.0
+_AWAY_SECONDS = 10.0
 # What the file systems call the tag of a content, and the moment it was written.
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "generation", "checksum")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
@@ -43,7 +47,13 @@ class ObjectStore:
     """`open_filesystem` gives an fsspec file system; it is called once, by the first call that needs it."""
 
     def __init__(
-        self, location: str, path: str, open_filesystem: Callable[[], Any], cache: ModelCache
+        self,
+        location: str,
+        path: str,
+        open_filesystem: Callable[[], Any],
+        cache: ModelCache,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._location = location
         self._path = path.strip("/")
@@ -51,6 +61,8 @@ class ObjectStore:
         self._opened: Any = None
         self._opening = threading.Lock()
         self._cache = cache
+        self._clock = clock
+        self._away = (0.0, "")  # until when nobody asks again, and what came of asking
 
     @property
     def location(self) -> str:
@@ -132,7 +144,9 @@ class ObjectStore:
         logger.info("copying %d files of %s", len(wanted), root)
         remote = [f"{root}/{file.path}" for file, _ in wanted]
         local = [str(path) for _, path in wanted]
-        self._ask(lambda files: files.get(remote, local, batch_size=_PARALLEL_DOWNLOADS))
+        self._ask(
+            lambda files: files.get(remote, local, batch_size=_PARALLEL_DOWNLOADS), download=True
+        )
 
     def _top(self, files: Any) -> list[dict[str, Any]]:
         """Entries right below the root. An empty prefix is empty, a missing bucket is an error."""
@@ -161,8 +175,12 @@ class ObjectStore:
             if path.startswith(prefix):
                 yield path.removeprefix(prefix), entry
 
-    def _ask(self, question: Callable[[Any], Answer]) -> Answer:
+    def _ask(self, question: Callable[[Any], Answer], *, download: bool = False) -> Answer:
         """File systems raise what they like: all of it means that there is no answer now."""
+        began = self._clock()
+        until, why = self._away
+        if began < until:
+            raise StoreUnreachable(why)
         try:
             with self._opening:
                 if self._opened is None:
@@ -170,9 +188,11 @@ class ObjectStore:
             self._opened.invalidate_cache()
             return question(self._opened)
         except Exception as error:
-            raise StoreUnreachable(
-                f"model repository {self._location} can not be read: {str(error) or repr(error)}"
-            ) from error
+            why = f"model repository {self._location} can not be read: {str(error) or repr(error)}"
+            now = self._clock()
+            if not download and now - began > _PATIENCE_SECONDS:
+                self._away = (now + _AWAY_SECONDS, why)
+            raise StoreUnreachable(why) from error
 
 
 def _add(listing: _Listing, path: str, entry: Mapping[str, Any]) -> None:

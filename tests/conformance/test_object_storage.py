@@ -55,7 +55,7 @@ def test_models_in_s3_and_in_a_directory_are_loaded_reloaded_in_part_and_unloade
         client = Client(server, "grpc")
         index = client.names(client.get_model_repository_index())["models"]
         assert index == [{"name": "far"}, {"name": "near"}]
-        assert copies(state / "models") == []
+        assert copies(state / "model-copies") == []
         client.load_model("far")
         client.load_model("near")
         assert [answer(client, "far", "1"), answer(client, "far"), answer(client, "near")] == [
@@ -63,19 +63,19 @@ def test_models_in_s3_and_in_a_directory_are_loaded_reloaded_in_part_and_unloade
             2,
             7,
         ]
-        assert copies(state / "models") == ["far"]
+        assert copies(state / "model-copies") == ["far"]
         # Only the version that changed is loaded anew.
         upload(s3, tmp_path, "far", 20, version=2)
         client.load_model("far")
         assert [answer(client, "far", "1"), answer(client, "far")] == [1, 20]
         assert counted(client, "far", "1") == 2
         client.unload_model("far")
-        server.wait_for(lambda: copies(state / "models") == [], "the copies are removed")
+        server.wait_for(lambda: copies(state / "model-copies") == [], "the copies are removed")
         assert answer(client, "near") == 7
         client.load_model("far")
         client.close()
         assert server.terminate() == 0
-        assert copies(state / "models") == []
+        assert copies(state / "model-copies") == []
     with runtime(tmp_path / "r", tmp_path / "log2", *options) as server:
         client = Client(server, "http")
         assert answer(client, "far") == 20

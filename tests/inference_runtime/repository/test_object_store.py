@@ -189,10 +189,12 @@ def test_the_copies_have_a_bound(s3, store_at, prefix, tmp_path):
 
 
 def test_what_an_earlier_process_left_is_removed(s3, store, prefix, tmp_path):
-    (tmp_path / "cache/old/m").mkdir(parents=True)
+    for token in ("0123456789abcdef", ".0123456789abcdef", "somebody's"):
+        (tmp_path / "cache" / token / "m").mkdir(parents=True)
     s3.put(f"{prefix}/m/1/model.onnx", b"x")
     files = store.fetch("m")
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [files.directory.parent.name]
+    found = {path.name for path in (tmp_path / "cache").iterdir()}
+    assert found == {files.directory.parent.name, "somebody's"}
 
 
 def test_any_file_system_of_fsspec_serves(cache, prefix):
@@ -256,3 +258,40 @@ def test_a_missing_package_is_named(cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(Unsupported, match=r"pip install -r requirements/s3\.txt"):
         open_store(read_location("s3://bucket/x", {}), cache)
+
+
+class SilentFiles:
+    """A file system that lets its callers wait for nothing; the clock goes by itself."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.now = 100.0
+        self.patience = 0.0
+        self.answers = False
+
+    def invalidate_cache(self) -> None:
+        pass
+
+    def ls(self, path, **more):
+        self.asked += 1
+        self.now += self.patience
+        if self.answers:
+            return [{"name": f"{path}/m", "type": "directory"}]
+        raise TimeoutError("no answer")
+
+
+def test_a_store_that_let_somebody_wait_is_not_asked_again_at_once(cache):
+    files = SilentFiles()
+    store = ObjectStore("s3://b/r", "b/r", lambda: files, cache, clock=lambda: files.now)
+
+    def refused() -> int:
+        with pytest.raises(StoreUnreachable, match="s3://b/r can not be read: no answer"):
+            store.names()
+        return files.asked
+
+    assert [refused(), refused()] == [1, 2]  # who is refused at once may ask again at once
+    files.patience = 40
+    assert [refused(), refused(), refused()] == [3, 3, 3]
+    files.now += 11
+    files.answers = True
+    assert store.names() == ("m",)
