@@ -59,6 +59,7 @@ class RuntimeSettings:
     regions: RegionOptions = field(default_factory=RegionOptions)
     http_options: HttpOptions = field(default_factory=HttpOptions)
     grpc_options: GrpcOptions = field(default_factory=GrpcOptions)
+    front_ends: int = 0  # processes that serve HTTP and gRPC; 0: this one does
     logs: LogSettings = field(default_factory=LogSettings)
     traces: TraceOptions = field(default_factory=TraceOptions)
     rate_limit: Listed | None = None  # None: off

@@ -99,6 +99,7 @@ OPTIONS: tuple[Option, ...] = (
     _here("grpc-max-connection-age", Kind.NUMBER, "0", "ms a connection takes calls; 0: no end"),
     _here("grpc-max-connection-age-grace", Kind.NUMBER, "0", "ms more for its calls; 0: no end"),
     _here("grpc-restricted-protocol", Kind.LIST, "", "<category>[,<category>]:<key>=<value>"),
+    _here("frontends", Kind.NUMBER, "0", "processes that serve HTTP and gRPC; 0: this one does"),
     _here("allow-metrics", Kind.SWITCH, "true", "serve /metrics"),
     _here("allow-gpu-metrics", Kind.SWITCH, "true", "GPU gauges in /metrics"),
     _here("allow-cpu-metrics", Kind.SWITCH, "true", "CPU and memory gauges in /metrics"),

@@ -27,6 +27,7 @@ DEPRECATED_STRICT = (
     "Warning: '--strict-model-config' has been deprecated! Please use "
     "'--disable-auto-complete-config' instead."
 )
+MAX_FRONT_ENDS = 64
 OVERRIDDEN_STRICT = (
     "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of "
     "'--disable-auto-complete-config'!"
@@ -62,6 +63,7 @@ def parse(arguments: Sequence[str]) -> tuple[RuntimeSettings, list[str]]:
         regions=_regions(given),
         http_options=http_options(given),
         grpc_options=grpc_options(given),
+        front_ends=_front_ends(given),
         logs=_logs(given),
         traces=trace_options(given, warnings, span_export_defaults()),
         rate_limit=rate_limit(given),
@@ -142,6 +144,13 @@ def _regions(given: Arguments) -> RegionOptions:
         max_regions=given.number("switchyard-shm-regions", 1),
         max_copied_bytes=given.number("switchyard-shm-bytes", 1),
     )
+
+
+def _front_ends(given: Arguments) -> int:
+    count = given.number("frontends")
+    if count > MAX_FRONT_ENDS:
+        raise UsageError(f'Bad option: "--frontends". It may be {MAX_FRONT_ENDS} at most.')
+    return count
 
 
 def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:

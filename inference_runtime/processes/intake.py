@@ -1,0 +1,354 @@
+"""The executor's side of a link: requests of one front-end process go to the core, answers back to it.
+
+A front end that dies takes its requests with it: they are cancelled, and nobody else notices.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.frontends.core_port import CorePort
+from inference_runtime.processes import frames, messages
+from inference_runtime.processes.frames import HEAD_SIZE, pack_head
+from inference_runtime.processes.link import Link
+from inference_runtime.processes.ring import BrokenRing, Bytes
+from inference_runtime.protocol.memo import Memo
+from inference_runtime.spec.messages import (
+    Answer,
+    InferRequest,
+    InferResponse,
+    RequestHead,
+    ResponseHead,
+)
+
+_log = logging.getLogger(__name__)
+
+HTTP: Final = "HTTP"  # as traces call the protocol
+HEADS: Final = 4096  # that a front end may have named at once
+_ANSWER_HEADS: Final = 2048
+_CALLS: Final = 1024  # of one front end, under way
+# A front end that leaves this much unread has stopped reading, and is ended.
+UNREAD_LIMIT: Final = 1 << 30
+
+Called = Callable[[Any, bytes], "Replied | Awaitable[Replied]"]
+Replied = tuple[Any, bytes]  # JSON, and bytes behind it
+
+
+class Origin:
+    """How a request came in, for its trace. Shared by all with the same head and no header of their own."""
+
+    __slots__ = ("_traceparent", "protocol")
+
+    def __init__(self, protocol: str, traceparent: str = "") -> None:
+        self.protocol = protocol
+        self._traceparent = traceparent
+
+    def header(self, name: str) -> str:
+        return self._traceparent if name == "traceparent" else ""
+
+
+class _Known:
+    """A head that the front end has named."""
+
+    __slots__ = ("cuts", "head", "origin", "sizes", "total")
+
+    def __init__(self, head: RequestHead, sizes: tuple[int, ...], protocol: str) -> None:
+        self.head = head
+        self.sizes = sizes
+        self.total = sum(sizes)
+        self.origin = Origin(protocol)
+        self.cuts: list[tuple[int, int]] = []
+        at = HEAD_SIZE
+        for size in sizes:
+            self.cuts.append((at, at + size))
+            at += size
+
+
+class _Asker:
+    """Context of a request: who is to be answered."""
+
+    __slots__ = ("origin", "taken", "ticket")
+
+    def __init__(self, ticket: int, origin: Origin) -> None:
+        self.ticket = ticket
+        self.origin = origin
+        self.taken = False  # the core has had it in its hands and did not answer at once
+
+    @property
+    def protocol(self) -> str:
+        return self.origin.protocol
+
+    def header(self, name: str) -> str:
+        return self.origin.header(name)
+
+
+class _AnswerHead:
+    """A head that the front end knows. `size`: of its frames; -1 where strings vary."""
+
+    __slots__ = ("number", "size")
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+
+
+class HeadMemory:
+    """One head for equal heads of all front ends: validation is remembered by the head's identity."""
+
+    def __init__(self) -> None:
+        self._heads: Memo[bytes, RequestHead] = Memo(limit_count=HEADS, limit_bytes=16 << 20)
+
+    def head(self, text: bytes) -> RequestHead:
+        head = self._heads.get(text)
+        if head is None:
+            head = messages.read_request_head(orjson.loads(text))
+            self._heads.put(text, head, len(text))
+        return head
+
+
+class Intake:
+    """`call` answers what is no inference. `stuck` is called when the front end has stopped reading."""
+
+    def __init__(
+        self,
+        core: CorePort,
+        link: Link,
+        heads: HeadMemory,
+        *,
+        call: Called,
+        stuck: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._link = link
+        self._memory = heads
+        self._call = call
+        self._stuck = stuck
+        self._heads: dict[int, _Known] = {}
+        self._requests: dict[int, InferRequest] = {}
+        self._answer_heads: dict[tuple[ResponseHead, str], _AnswerHead] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._kinds: dict[int, Callable[[Bytes, int, int, int, int], None]] = {
+            frames.INFER_MORE: self._infer_more,
+            frames.REQUEST_HEAD: self._head,
+            frames.FORGET: self._forget,
+            frames.CANCEL: self._cancel,
+            frames.CALL: self._called,
+        }
+
+    @property
+    def inflight(self) -> int:
+        return len(self._requests)
+
+    def received(self, message: Bytes) -> None:
+        """All frames of a message. Raises BrokenRing."""
+        at, end = 0, len(message)
+        unpack, heads, infer = frames.unpack_head, self._heads, frames.INFER
+        while at < end:
+            if end - at < HEAD_SIZE:
+                raise BrokenRing("a message that ends in the head of a frame")
+            size, kind, _, number, ticket, stamp = unpack(message, at)
+            stop = at + size
+            if size < HEAD_SIZE or stop > end:
+                raise BrokenRing(f"a frame of {size} bytes")
+            if kind == infer:
+                known = heads.get(number)
+                if known is None or size != HEAD_SIZE + known.total:
+                    raise BrokenRing(f"a request of {size} bytes with head {number}")
+                if size < frames.VIEW_FROM:
+                    data = [message[at + first : at + last] for first, last in known.cuts]
+                else:
+                    data = frames.cut(message, at + HEAD_SIZE, stop, known.sizes)
+                request = InferRequest(
+                    known.head, data, self._done, _Asker(ticket, known.origin), stamp
+                )
+                self._requests[ticket] = request
+                self._core.infer(request)
+                request.context.taken = True
+            else:
+                handler = self._kinds.get(kind)
+                if handler is None:
+                    raise BrokenRing(f"a frame of kind {kind}")
+                handler(message, at + HEAD_SIZE, stop, number, ticket)
+            at = stop
+
+    def send_log_settings(self, values: dict[str, Any]) -> None:
+        self._send(frames.LOG_SETTINGS, 0, 0, 0, (orjson.dumps(values),))
+
+    def close(self) -> None:
+        """The front end is gone."""
+        self._closed = True
+        requests = list(self._requests.values())
+        self._requests.clear()
+        for request in requests:
+            self._core.cancel(request)
+        self._answer_heads.clear()
+        self._heads.clear()
+
+    def _head(self, message: Bytes, start: int, stop: int, number: int, _: int) -> None:
+        if number >= HEADS:
+            raise BrokenRing(f"head {number}")
+        (sizes, protocol), after = frames.read_text(message, start, stop)
+        head = self._memory.head(bytes(message[after:stop]))
+        self._heads[number] = _Known(head, tuple(sizes), protocol)
+
+    def _forget(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
+        self._heads.clear()
+
+    def _cancel(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
+        request = self._requests.get(ticket)
+        if request is not None:
+            self._core.cancel(request)
+
+    def _infer_more(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
+        known = self._heads.get(number)
+        if known is None:
+            raise BrokenRing(f"a request with head {number}")
+        more, after = frames.read_text(message, start, stop)
+        data = frames.cut(message, after, stop, tuple(more["sizes"]))
+        origin = known.origin
+        if more["trace"]:
+            origin = Origin(origin.protocol, more["trace"])
+        request = InferRequest(
+            known.head, data, self._done, _Asker(ticket, origin), more["received"], more["id"]
+        )
+        request.deadline_ns = more["deadline"]
+        request.traffic_unit = more["unit"]
+        if more["partial"]:
+            request.partial = self._partial
+        self._requests[ticket] = request
+        if more["regions"] is None:
+            self._core.infer(request)
+        else:
+            self._infer_with_regions(request, more["regions"], more["local"], more["in_turn"])
+        request.context.taken = True
+
+    def _infer_with_regions(
+        self, request: InferRequest, value: Any, local: bool, in_turn: bool
+    ) -> None:
+        plan = messages.read_region_plan(value)
+        try:
+            use = self._core.region_use(plan, self._done, local=local, in_turn=in_turn)
+        except RuntimeFault as fault:
+            missing = self._missing(request.head) if request.context.protocol == HTTP else None
+            self._done(request, missing or fault)
+            return
+        request.done = use.done
+        if request.partial is not None:
+            request.partial = use.partial(self._partial)
+        use.start(request, self._core.infer)
+
+    def _missing(self, head: RequestHead) -> RuntimeFault | None:
+        """That the model is not there at all goes before what is wrong with its regions."""
+        try:
+            self._core.model_config(head.model_name, head.version)
+        except RuntimeFault as fault:
+            return fault
+        return None
+
+    def _done(self, request: InferRequest, answer: Answer) -> None:
+        asker: _Asker = request.context
+        if self._requests.pop(asker.ticket, None) is not request:
+            return  # the front end is gone, and its number may be another's
+        if isinstance(answer, InferResponse):
+            self._answer(request, asker.ticket, answer, 0)
+        else:
+            self._fault(request, asker, answer, 0 if asker.taken else frames.REFUSED)
+
+    def _partial(self, request: InferRequest, answer: Answer) -> None:
+        asker: _Asker = request.context
+        if self._closed or request.cancelled:
+            return
+        if self._link.unsent > UNREAD_LIMIT:
+            self._stuck()
+            return
+        if isinstance(answer, InferResponse):
+            self._answer(request, asker.ticket, answer, frames.PARTIAL)
+        else:
+            self._fault(request, asker, answer, frames.PARTIAL)
+
+    def _answer(
+        self, request: InferRequest, ticket: int, answer: InferResponse, flags: int
+    ) -> None:
+        data = answer.data
+        size = HEAD_SIZE + (len(data[0]) if len(data) == 1 else sum(map(len, data)))
+        known = self._answer_heads.get((answer.head, request.arm))
+        if known is None:
+            known = self._name(request, answer, size)
+        if known.size != size:
+            sizes, _ = frames.with_text([len(part) for part in data])
+            size += len(sizes)
+            data = [sizes, *data]
+            flags |= frames.SIZED
+        self._link.send(pack_head(size, frames.ANSWER, flags, known.number, ticket, 0), data, size)
+
+    def _name(self, request: InferRequest, answer: InferResponse, size: int) -> _AnswerHead:
+        if len(self._answer_heads) >= _ANSWER_HEADS:
+            self._answer_heads.clear()
+            self._send(frames.FORGET_RESPONSES, 0, 0, 0, ())
+        number = len(self._answer_heads)
+        head = answer.head
+        varies = any(output.datatype == "BYTES" for output in head.outputs)
+        value = {
+            "head": messages.response_head_value(head),
+            "sizes": [len(part) for part in answer.data],
+            "arm": request.arm,
+            "version": _version_value(request.version),
+        }
+        self._send(frames.RESPONSE_HEAD, 0, number, 0, (orjson.dumps(value),))
+        known = _AnswerHead(number, -1 if varies else size)
+        self._answer_heads[(head, request.arm)] = known
+        return known
+
+    def _fault(self, request: InferRequest, asker: _Asker, fault: RuntimeFault, flags: int) -> None:
+        value = {
+            "fault": messages.fault_value(fault),
+            "arm": request.arm,
+            "version": _version_value(request.version),
+        }
+        self._send(frames.FAULT, flags, 0, asker.ticket, (orjson.dumps(value),))
+
+    # Calls
+
+    def _called(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
+        which, after = frames.read_text(message, start, stop)
+        body = bytes(message[after:stop])
+        if len(self._calls) >= _CALLS:
+            raise BrokenRing(f"more than {_CALLS} calls at once")
+        task = asyncio.get_running_loop().create_task(self._reply(ticket, which, body))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _reply(self, ticket: int, which: Any, body: bytes) -> None:
+        flags, given = 0, b""
+        try:
+            replied = self._call(which, body)
+            text, given = replied if isinstance(replied, tuple) else await replied
+        except RuntimeFault as fault:
+            flags, text = frames.FAILED, messages.fault_value(fault)
+        except Exception:  # noqa: BLE001 - a bug in one call must not cost the front end
+            _log.exception("a call failed")
+            flags, text = frames.FAILED, messages.fault_value(Internal("the call failed"))
+        if not self._closed:
+            self._send(frames.REPLY, flags, 0, ticket, frames.with_text(text, given))
+
+    def _send(
+        self, kind: int, flags: int, number: int, ticket: int, body: tuple[Bytes, ...]
+    ) -> None:
+        size = HEAD_SIZE + sum(map(len, body))
+        self._link.send(pack_head(size, kind, flags, number, ticket, 0), body, size)
+
+
+def _version_value(version: Any) -> dict[str, Any] | None:
+    if version is None:
+        return None
+    return {
+        "number": version.number_text,
+        "labels": {name: list(lines) for name, lines in version.labels.items()},
+        "batching": version.config.batching,
+        "decoupled": version.config.decoupled,
+    }
