@@ -86,11 +86,15 @@ def test_killed_processes_are_replaced(world):
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not killed & set(world.children()))
-    eventually(lambda: world.ready("simple") == 200)
+    models = ("simple", "failing", "strings", "halves", "wide")
+    eventually(
+        lambda: len(processes(world)) == 10 and all(world.ready(name) == 200 for name in models)
+    )
     made = Client(world.server, "http")
     array, outputs = sums(made)
     assert any((output == 2 * array).all() for output in outputs)
     made.close()
+    assert 'nv_python_stub_restarts_total{instance="simple_0",model="simple"' in world.metrics()
 
 
 def test_a_file_that_is_no_model_is_refused_with_its_text(world):

@@ -5,7 +5,7 @@ The same process, memory and supervision as for Python models (ADR 0014); the se
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -24,10 +24,10 @@ from inference_runtime.backends.isolation.given import Given
 from inference_runtime.backends.python.batch_codec import arena_full
 from inference_runtime.backends.python.options import StubOptions, read_options
 from inference_runtime.backends.python.stub_process import Launch, StubProcess, not_healthy
-from inference_runtime.backends.python.supervisor import Supervisor
+from inference_runtime.backends.python.supervised_instance import SupervisedInstance
 from inference_runtime.backends.python.wire import frames
 from inference_runtime.backends.python.wire.arena import ArenaFull, Unpacker
-from inference_runtime.backends.python.wire.frames import Kind
+from inference_runtime.backends.python.wire.frames import Buffer, Kind
 from inference_runtime.errors import Internal, InvalidArgument
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
@@ -97,18 +97,56 @@ class Isolation:
         return ArtifactDescription(inputs, outputs)
 
 
-class _Process:
+class IsolatedProcess:
     """One that has loaded its model. `execute` by one thread at a time."""
 
-    def __init__(self, stub: StubProcess, name: str) -> None:
-        self.stub = stub
-        self._name = name
+    open_calls = 0  # every answer comes with its execution
+
+    def __init__(
+        self,
+        launched: Launch,
+        services: BackendServices,
+        *,
+        exited: Callable[["IsolatedProcess"], None],
+    ) -> None:
+        self._name = launched.name
+        self.executing = False
+        self.executions = 0
+        self.stub = StubProcess(
+            launched, services.loop, received=_received, exited=lambda _: exited(self)
+        )
 
     @property
     def gone(self) -> threading.Event:
         return self.stub.gone
 
+    def load(self, start: Any) -> None:
+        """Raises the fault of the backend; then the process is gone."""
+        try:
+            self.stub.begin(Kind.START, start)
+        except BaseException:
+            self.stub.end()
+            raise
+
     def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
+        self.executing = True
+        try:
+            answer, payload = self.stub.exchange(self._frame(inputs, outputs))
+        finally:
+            self.executing = False
+            self.executions += 1
+        channel = self.stub.channel
+        channel.outbound.release(answer["free"])
+        if "fault" in answer:
+            raise fault_from(answer["fault"])
+        tensors = Unpacker(payload, channel.inbound)
+        try:
+            return [unpack(entry, tensors) for entry in answer["outputs"]]
+        except Exception as error:
+            self.kill()
+            raise Internal(f"Stub process '{self._name}' gave an answer that is none.") from error
+
+    def _frame(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Buffer]:
         channel = self.stub.channel
         packer = channel.packer()
         try:
@@ -120,16 +158,10 @@ class _Process:
             raise not_healthy(self._name) from None
         free = channel.inbound.take_released()
         text = orjson.dumps({"inputs": packed, "outputs": list(outputs), "free": free})
-        answer, payload = self.stub.exchange(frames.frame(Kind.EXECUTE, text, packer.payload))
-        channel.outbound.release(answer["free"])
-        if "fault" in answer:
-            raise fault_from(answer["fault"])
-        tensors = Unpacker(payload, channel.inbound)
-        try:
-            return [unpack(entry, tensors) for entry in answer["outputs"]]
-        except Exception as error:
-            self.kill()
-            raise Internal(f"Stub process '{self._name}' gave an answer that is none.") from error
+        return frames.frame(Kind.EXECUTE, text, packer.payload)
+
+    def trim(self) -> None:
+        self.stub.channel.outbound.trim()
 
     def stop(self, limit: float) -> None:
         self.stub.stop(limit)
@@ -146,65 +178,53 @@ class IsolatedBackend:
         self._backend = name
         self._options = options
         self._services = services
-        self._limits = StubOptions()
-        self._start: dict[str, Any] = {}
-        self._launch: Launch | None = None
-        self._name = ""
-        self._supervisor: Supervisor[_Process] | None = None
+        self._instance: SupervisedInstance[IsolatedProcess] | None = None
 
     def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
-        self._name = instance.name
-        self._limits = read_options(config.parameters, {})
+        limits = read_options(config.parameters, {})
         given = Given(artifact, config, dict(self._options), instance)
-        self._start = {"backend": self._backend, "given": given.text()}
-        self._launch = _launch(instance.name, self._limits, self._services)
-        self._supervisor = Supervisor(
-            instance.name, self._services.loop, start=self._new_process, restarted=lambda: None
+        start = {"backend": self._backend, "given": given.text()}
+        launched = _launch(instance.name, limits, self._services)
+
+        def new_process() -> IsolatedProcess:
+            process = IsolatedProcess(launched, self._services, exited=supervised.supervisor.lost)
+            process.load(start)
+            return process
+
+        supervised = SupervisedInstance(
+            instance.name, artifact, self._services, limits, new_process
         )
-        self._supervisor.begin()
+        self._instance = supervised
+        try:
+            supervised.begin()
+        except BaseException:
+            self.unload()
+            raise
 
     def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
-        process = self._supervisor.process if self._supervisor is not None else None
-        if process is None:
-            raise not_healthy(self._name)
-        return process.execute(inputs, outputs)
+        assert self._instance is not None
+        with self._instance.turn() as process:
+            return process.execute(inputs, outputs)
 
     def unload(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.close(self._limits.finalize_limit)
+        if self._instance is not None:
+            self._instance.end()
+            self._instance = None
 
     @property
     def alive(self) -> bool:
-        return self._supervisor is not None and self._supervisor.alive
+        return self._instance is not None and self._instance.alive
 
     @property
     def drain_limit(self) -> float:
-        return self._limits.unload_limit
+        return self._instance.limits.unload_limit if self._instance is not None else 0.0
 
     async def check_ready(self) -> None:
         """The model has no say of its own."""
 
     def abort(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.kill()
-
-    def _new_process(self) -> _Process:
-        assert self._launch is not None
-        stub = StubProcess(
-            self._launch, self._services.loop, received=_received, exited=self._exited
-        )
-        try:
-            stub.begin(Kind.START, self._start)
-        except BaseException:
-            stub.end()
-            raise
-        return _Process(stub, self._name)
-
-    def _exited(self, stub: StubProcess) -> None:
-        supervisor = self._supervisor
-        process = supervisor.process if supervisor is not None else None
-        if supervisor is not None and process is not None and process.stub is stub:
-            supervisor.lost(process)
+        if self._instance is not None:
+            self._instance.supervisor.kill()
 
 
 def _launch(name: str, limits: StubOptions, services: BackendServices) -> Launch:

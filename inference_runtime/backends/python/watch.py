@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from inference_runtime.backends.base import BackendServices
-from inference_runtime.backends.python.instance_process import InstanceProcess
+from inference_runtime.backends.python.supervisor import Supervised
 
 _EVERY_SECONDS = 1.0
 _IDLE_SECONDS = 60.0
@@ -12,7 +13,28 @@ _RESTARTS = "nv_python_stub_restarts_total"
 _MEMORY = "runtime_python_process_memory_bytes"
 
 
-class InstanceWatch:
+class Watched(Supervised, Protocol):
+    """A process that tells how it is doing."""
+
+    @property
+    def executions(self) -> int:
+        """How many it has finished."""
+
+    @property
+    def executing(self) -> bool: ...
+
+    @property
+    def open_calls(self) -> int:
+        """Of decoupled models: those that wait for their last response."""
+
+    def trim(self) -> None:
+        """Nothing has happened for a while: memory that only waits goes back to the system."""
+
+
+Process = TypeVar("Process", bound=Watched)
+
+
+class InstanceWatch(Generic[Process]):
     """Event loop only. `too_large` is called as long as the process is above the limit; 0 is no limit."""
 
     def __init__(
@@ -20,9 +42,9 @@ class InstanceWatch:
         services: BackendServices,
         labels: dict[str, str],
         *,
-        process: Callable[[], InstanceProcess | None],
+        process: Callable[[], Process | None],
         memory_limit: int,
-        too_large: Callable[[InstanceProcess], None],
+        too_large: Callable[[Process], None],
     ) -> None:
         self._loop = services.loop
         self._metrics = services.metrics
@@ -37,10 +59,12 @@ class InstanceWatch:
 
     def begin(self) -> None:
         self._restarts = self._metric(
-            _RESTARTS, "Processes of Python models that were started in place of another", "COUNTER"
+            _RESTARTS,
+            "Processes of model instances that were started in place of another",
+            "COUNTER",
         )
         self._memory = self._metric(
-            _MEMORY, "Resident memory of the process of a Python model's instance", "GAUGE"
+            _MEMORY, "Resident memory of the process that a model instance has of its own", "GAUGE"
         )
         self._look()
 
@@ -67,7 +91,7 @@ class InstanceWatch:
             self._too_large(process)
         self._look_for_idleness(process)
 
-    def _look_for_idleness(self, process: InstanceProcess) -> None:
+    def _look_for_idleness(self, process: Process) -> None:
         now = self._loop.time()
         done, since = self._idle_since
         if process.executions != done or process.executing or process.open_calls:
