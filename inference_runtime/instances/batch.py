@@ -1,7 +1,7 @@
 """What goes to an instance and what comes back: a batch of requests, and one answer for each of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_runtime.spec.messages import Answer, InferRequest
 from inference_runtime.telemetry.durations import ExecutionTimes
@@ -39,3 +39,9 @@ class Execution:
     faulty: bool
     deferred: bool = False
     rescheduled: Sequence[InferRequest] = ()
+
+
+def held_back(execution: Execution) -> Execution:
+    """The same, with all its answers to come later."""
+    nothing: list[Answer | None] = [None] * len(execution.answers)
+    return replace(execution, answers=nothing, faulty=False, deferred=True)

@@ -134,6 +134,19 @@ class Inflight:
             return
         if request.partial is not None:
             self._stats.responded(request, answer, times)
+        self.settle_late(request, answer, device, times, now_ns)
+
+    def settle_late(
+        self,
+        request: InferRequest,
+        answer: Answer,
+        device: DeviceStats,
+        times: ExecutionTimes,
+        now_ns: int,
+    ) -> None:
+        """The only answer of a running request, which was held back when its execution was settled."""
+        if request.state not in (RUNNING, ABANDONED):
+            return
         if request.state == ABANDONED:
             self._abandoned -= 1
             answer = cancelled()

@@ -29,6 +29,7 @@ class SequenceKeeper:
         slots_per_lane: int,
         ready: Callable[[LiveSequence, int], None],
         withdraw: Callable[[LiveSequence], None],
+        line_up: Callable[[InferRequest], None] | None = None,
     ) -> None:
         self._table = SequenceTable(lanes, slots_per_lane)
         self._patience = Patience(sequences.max_idle_ns)
@@ -37,6 +38,7 @@ class SequenceKeeper:
         self._frees_early = isinstance(sequences.strategy, DirectStrategy)
         self._ready = ready
         self._withdraw = withdraw
+        self._line_up = line_up  # told of each request whose sequence has a slot, in their order
 
     def __len__(self) -> int:
         """Those that hold a slot or wait for one."""
@@ -69,6 +71,7 @@ class SequenceKeeper:
             self._patience.limit(sequence, sequence.expires_ns)
         if request.deadline_ns:
             self._patience.limit(sequence, request.deadline_ns)
+        self._place(sequence)
         self._go_on(sequence, now_ns)
 
     def begin_step(self, sequence: LiveSequence, now_ns: int) -> None:
@@ -130,7 +133,13 @@ class SequenceKeeper:
     def _admit(self, now_ns: int) -> None:
         for sequence in self._table.admit():
             sequence.expires_ns = 0
+            self._place(sequence)
             self._go_on(sequence, now_ns)
+
+    def _place(self, sequence: LiveSequence) -> None:
+        if self._line_up is not None and sequence.lane != NO_LANE:
+            for request in sequence.queue:
+                self._line_up(request)
 
     def _go_on(self, sequence: LiveSequence, now_ns: int) -> None:
         """Something has changed for a sequence that is in a slot: it may be ready, or idle."""

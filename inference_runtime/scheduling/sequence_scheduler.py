@@ -6,15 +6,16 @@ All of it runs on the event loop; an arrival, a finished execution and one timer
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from inference_runtime.errors import RuntimeFault
-from inference_runtime.instances.batch import Execution
+from inference_runtime.instances.batch import Execution, held_back
 from inference_runtime.instances.execution_placement import ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.sequence_batch import SequenceBatch
 from inference_runtime.scheduling.alarm import Alarm
+from inference_runtime.scheduling.answer_order import AnswerOrder, LateAnswer
 from inference_runtime.scheduling.faults import cancelled, stopping
 from inference_runtime.scheduling.hold import NO_HOLD, Hold
 from inference_runtime.scheduling.inflight import ABANDONED, QUEUED, RUNNING, Inflight
@@ -29,7 +30,7 @@ from inference_runtime.scheduling.sequence_requests import (
 )
 from inference_runtime.scheduling.sequence_table import LiveSequence, SequenceId
 from inference_runtime.spec.messages import Answer, InferRequest
-from inference_runtime.spec.sequence_config import SequenceBatching
+from inference_runtime.spec.sequence_config import OldestStrategy, SequenceBatching
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import Gauges
 
@@ -66,12 +67,16 @@ class SequenceScheduler:
             parts.placement,
             LaneEvents(self._started, self._executed, self._schedule_turn, self._dispatch),
         )
+        strategy = parts.sequences.strategy
+        ordered = isinstance(strategy, OldestStrategy) and strategy.preserve_ordering
+        self._order = AnswerOrder() if ordered else None
         self._keeper = SequenceKeeper(
             parts.sequences,
             lanes=len(parts.lanes),
             slots_per_lane=parts.slots_per_lane,
             ready=self._lanes.ready,
             withdraw=self._lanes.withdraw,
+            line_up=self._order.line_up if self._order is not None else None,
         )
         self._plans = EqualPlans()
         self._owners: dict[InferRequest, LiveSequence] = {}
@@ -167,7 +172,7 @@ class SequenceScheduler:
             ABANDONED,
         ):  # not a filler, nor one that has its last answer
             self._step_done(request)
-            self._inflight.finish(request, answer, instance.device, times, self._clock())
+            self._finish(LateAnswer(request, answer, instance.device, times, streamed=True))
             self._after_settling()
             self._schedule_turn()
 
@@ -236,14 +241,31 @@ class SequenceScheduler:
     # From an execution to its end
 
     def _executed(self, instance: Instance, execution: Execution) -> None:
+        late: list[LateAnswer] = []
         for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
             if answer is not None and request in self._owners:
                 self._step_done(request)
+                if self._order is not None:
+                    late.append(LateAnswer(request, answer, instance.device, execution.times))
+        if self._order is not None:
+            execution = held_back(execution)
         self._inflight.settle(execution, instance.device, self._clock())
+        for each in late:
+            self._finish(each)
         for request in execution.rescheduled:
             if request in self._owners:
                 self._step_again(request, execution, instance)
         self._after_settling()
+
+    def _finish(self, late: LateAnswer) -> None:
+        """Ends a request that is not settled with its execution, as soon as it is its answer's turn."""
+        due = self._order.ended(late.request, late) if self._order is not None else (late,)
+        self._release(due)
+
+    def _release(self, due: Iterable[LateAnswer]) -> None:
+        for each in due:
+            settle = self._inflight.finish if each.streamed else self._inflight.settle_late
+            settle(each.request, each.answer, each.device, each.times, self._clock())
 
     def _step_done(self, request: InferRequest) -> None:
         """A running request has its last answer; its sequence goes on, rests or ends."""
@@ -262,7 +284,9 @@ class SequenceScheduler:
             fault = start_missing(request, self._model)
         if fault is not None:
             self._step_done(request)
-            self._inflight.finish(request, fault, instance.device, execution.times, self._clock())
+            self._finish(
+                LateAnswer(request, fault, instance.device, execution.times, streamed=True)
+            )
             return
         step_on(request)
         self._inflight.requeue(request)
@@ -276,6 +300,8 @@ class SequenceScheduler:
             if self._iterations is not None:
                 self._iterations.end(request)
             self._inflight.fail(request, fault(request), now_ns)
+            if self._order is not None:
+                self._release(self._order.ended(request, None))
         self._after_settling()
 
     def _after_settling(self) -> None:

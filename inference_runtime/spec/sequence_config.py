@@ -71,6 +71,7 @@ class OldestStrategy:
     max_candidate_sequences: int  # 0: as many as fit into a batch
     preferred_batch_sizes: tuple[int, ...]
     max_queue_delay_ns: int = 0
+    preserve_ordering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ def _oldest(entry: Any) -> OldestStrategy:
         max_candidate_sequences=max(entry.max_candidate_sequences, 0),
         preferred_batch_sizes=tuple(sorted(set(entry.preferred_batch_size))),
         max_queue_delay_ns=entry.max_queue_delay_microseconds * 1000,
+        preserve_ordering=entry.preserve_ordering,
     )
 
 

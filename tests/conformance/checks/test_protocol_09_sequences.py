@@ -359,6 +359,26 @@ def test_check_148_the_order_of_a_sequence_is_kept_on_a_stream(server, ids, mode
     assert max(counts["batches"]) <= 4
 
 
+def test_check_148_preserved_order_is_that_of_all_requests(server, ids):
+    """Runs of steps of one sequence: without it, the others would overtake them."""
+    first, second, third = (next(ids) for _ in range(3))
+    order = [first] * 4 + [second] * 2 + [first] * 3 + [third] * 6 + [second] * 5
+    steps = [
+        (
+            id_,
+            1,
+            {"sequence_start": id_ not in order[:n], "sequence_end": id_ not in order[n + 1 :]},
+        )
+        for n, id_ in enumerate(order)
+    ]
+    with server.grpc_client() as client, open_stream(client) as stream:
+        stream_steps(client, "seq_ordered", steps)
+        results = stream.results(len(steps))
+    assert [int(result.get_response().id) for result in results] == list(range(len(steps)))
+    sums = [int(result.as_numpy("OUTPUT0")[0, 0]) for result in results]
+    assert sums == [order[: n + 1].count(id_) for n, id_ in enumerate(order)]
+
+
 # 149
 
 

@@ -366,6 +366,37 @@ def test_oldest_waits_for_a_preferred_size_no_longer_than_its_delay():
     assert stage.batch_stats() == {3: 1, 1: 1}
 
 
+def test_preserved_order_is_that_of_the_requests_over_all_sequences():
+    orders = []
+    for text in ("", "preserve_ordering: true"):
+        stage = SequenceStage(sequence_config(f"oldest {{ {text} }}"))
+        requests = [stage.send(1, 1, "s"), stage.send(1, 2), stage.send(2, 1, "s")]
+        stage.loop.advance(SECOND)
+        assert stage.sums(*requests) == [1, 3, 1]
+        assert stage.batch_stats() == {2: 1, 1: 1}
+        assert stage.stats.device().successes == 3
+        orders.append([requests.index(request) for request in stage.outcomes.order])
+    assert orders == [[0, 2, 1], [0, 1, 2]]
+
+
+def test_an_answer_in_its_order_waits_for_nobody_who_is_gone_or_has_no_slot():
+    stage = SequenceStage(sequence_config("oldest { preserve_ordering: true }"))
+    stage.workers[0].duration_ns = 10 * MS
+    first = [stage.send(1, 1, "s"), stage.send(1, 2), stage.send(1, 3), stage.send(2, 5, "s")]
+    for id_ in (3, 4):
+        stage.send(id_, 1, "s")
+    waiting = stage.send(5, 50, "s")
+    after = stage.send(2, 1)
+    stage.loop.advance(15 * MS)
+    assert stage.sums(*first, waiting) == [1, "waits", "waits", "waits", "waits"]
+    stage.scheduler.cancel(first[2])
+    assert isinstance(stage.outcomes.fault(first[2]), Cancelled)
+    stage.loop.advance(10 * MS)
+    assert stage.sums(first[1], first[3]) == [3, 5]
+    stage.loop.advance(100 * MS)
+    assert stage.sums(after, waiting) == [6, 50]
+
+
 async def drain_in_pretend_time(stage, during=lambda: None, seconds=10):
     task = asyncio.ensure_future(stage.scheduler.drain())
     await asyncio.sleep(0)

@@ -13,6 +13,7 @@ STRATEGIES = (
     "direct { }",
     "direct { max_queue_delay_microseconds: 5000 minimum_slot_utilization: 0.5 }",
     "oldest { }",
+    "oldest { preserve_ordering: true }",
     "oldest { max_candidate_sequences: 3 preferred_batch_size: 2 max_queue_delay_microseconds: 4000 }",
 )
 IDLE_NS = 50 * MS
@@ -46,6 +47,9 @@ class Story:
             worker.backend.failing = {BAD}
         self.requests: list[Any] = []
         self.cancelled: set[Any] = set()
+
+    def tell_one(self, id_: int, flags: str) -> None:
+        self.requests.append(self.stage.send(id_, 1, flags))
 
     def tell(self, steps_: list[tuple[Any, ...]]) -> None:
         for step in steps_:
@@ -132,3 +136,23 @@ def test_all_slots_are_there_again_afterwards(strategy, steps_):
     fresh = [stage.send(1000 + n, 1, "s") for n in range(slots + 1)]
     stage.loop.advance(30 * MS)
     assert stage.sums(*fresh) == [1] * slots + ["waits"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    story=st.lists(st.tuples(ids, st.sampled_from([0, 1000, MS, 3 * MS])), max_size=60),
+    instances=st.integers(1, 3),
+)
+def test_ordered_answers_leave_in_the_order_of_the_requests(story, instances):
+    """Whatever the instances do; every sequence has its slot."""
+    story_ = Story("oldest { max_candidate_sequences: 7 preserve_ordering: true }", instances, 4)
+    begun: set[int] = set()
+    for id_, advance_ns in story:
+        story_.tell_one(id_, "" if id_ in begun else "s")
+        begun.add(id_)
+        story_.stage.loop.advance(advance_ns)
+    story_.stage.loop.advance(100 * SECOND)
+    assert story_.stage.outcomes.order == story_.requests
+    assert all(
+        isinstance(answer, InferResponse) for answer in story_.stage.outcomes.answers.values()
+    )

@@ -240,7 +240,7 @@ stories = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    strategy=st.sampled_from(STRATEGIES),
+    strategy=st.sampled_from([*STRATEGIES, "oldest { preserve_ordering: true }"]),
     iterative=st.booleans(),
     moods=st.lists(
         st.sampled_from(["now", "now", "later", "again", "fault", "twice", "raise"]),
