@@ -102,6 +102,47 @@ def failing() -> ModelProto:
     )
 
 
+def ragged_sums() -> ModelProto:
+    """X flat, ENDS: where each request ends → SUM of each request, DOUBLE = 2 X flat."""
+    constants = [
+        numpy_helper.from_array(np.array(value, dtype), name)
+        for name, value, dtype in (
+            ("zero", [0.0], np.float32),
+            ("two", 2.0, np.float32),
+            ("axis", 0, np.int64),
+            ("first", [0], np.int64),
+            ("second", [1], np.int64),
+            ("last", [-1], np.int64),
+            ("end", [2**31 - 1], np.int64),
+            ("column", [-1, 1], np.int64),
+        )
+    ]
+    nodes = [
+        helper.make_node("Concat", ["zero", "X"], ["padded"], axis=0),
+        helper.make_node("CumSum", ["padded", "axis"], ["running"]),
+        helper.make_node("Gather", ["running", "ENDS"], ["at"]),
+        helper.make_node("Slice", ["at", "second", "end"], ["to"]),
+        helper.make_node("Slice", ["at", "first", "last"], ["from"]),
+        helper.make_node("Sub", ["to", "from"], ["flat"]),
+        helper.make_node("Reshape", ["flat", "column"], ["SUM"]),
+        helper.make_node("Mul", ["X", "two"], ["DOUBLE"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sums",
+        [
+            helper.make_tensor_value_info("X", TensorProto.FLOAT, ["n"]),
+            helper.make_tensor_value_info("ENDS", TensorProto.INT32, ["b1"]),
+        ],
+        [
+            helper.make_tensor_value_info("SUM", TensorProto.FLOAT, ["b", 1]),
+            helper.make_tensor_value_info("DOUBLE", TensorProto.FLOAT, ["n"]),
+        ],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+
+
 def slow(size=256) -> ModelProto:
     """Multiplies a size × size matrix ITERATIONS times (INT64 [1]): as slow as the request asks.
 

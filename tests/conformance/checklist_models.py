@@ -47,10 +47,11 @@ def write_echo(
     inputs=1,
     optional=0,
     more=BATCHES,
+    of_input="",
     of_output="",
 ) -> None:
     """OUTPUTi is INPUTi; the `optional` inputs behind them have no output."""
-    lines = [port("input", f"INPUT{number}", datatype, dims) for number in range(inputs)]
+    lines = [port("input", f"INPUT{number}", datatype, dims, of_input) for number in range(inputs)]
     lines += [
         port("input", f"INPUT{inputs + number}", datatype, dims, "optional: true")
         for number in range(optional)

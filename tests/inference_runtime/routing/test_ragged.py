@@ -4,14 +4,13 @@ import asyncio
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.instances.ragged_runner import batch_input
 from inference_runtime.spec.messages import InferResponse
 from inference_runtime.spec.ragged import BatchInput, BatchInputKind
 from tests.inference_runtime.core_world import core_world, data_of, head_of
-from tests.onnx_models import write_model
+from tests.onnx_models import ragged_sums, write_model
 
 CONFIG = """
 max_batch_size: 8
@@ -26,50 +25,9 @@ instance_group { count: 1 kind: KIND_CPU }
 """
 
 
-def sums() -> ModelProto:
-    """X flat, ENDS: where each request ends → SUM of each request, DOUBLE = 2 X flat."""
-    constants = [
-        numpy_helper.from_array(np.array(value, dtype), name)
-        for name, value, dtype in (
-            ("zero", [0.0], np.float32),
-            ("two", 2.0, np.float32),
-            ("axis", 0, np.int64),
-            ("first", [0], np.int64),
-            ("second", [1], np.int64),
-            ("last", [-1], np.int64),
-            ("end", [2**31 - 1], np.int64),
-            ("column", [-1, 1], np.int64),
-        )
-    ]
-    nodes = [
-        helper.make_node("Concat", ["zero", "X"], ["padded"], axis=0),
-        helper.make_node("CumSum", ["padded", "axis"], ["running"]),
-        helper.make_node("Gather", ["running", "ENDS"], ["at"]),
-        helper.make_node("Slice", ["at", "second", "end"], ["to"]),
-        helper.make_node("Slice", ["at", "first", "last"], ["from"]),
-        helper.make_node("Sub", ["to", "from"], ["flat"]),
-        helper.make_node("Reshape", ["flat", "column"], ["SUM"]),
-        helper.make_node("Mul", ["X", "two"], ["DOUBLE"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "sums",
-        [
-            helper.make_tensor_value_info("X", TensorProto.FLOAT, ["n"]),
-            helper.make_tensor_value_info("ENDS", TensorProto.INT32, ["b1"]),
-        ],
-        [
-            helper.make_tensor_value_info("SUM", TensorProto.FLOAT, ["b", 1]),
-            helper.make_tensor_value_info("DOUBLE", TensorProto.FLOAT, ["n"]),
-        ],
-        constants,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
 @pytest.fixture
 async def world(tmp_path):
-    write_model(tmp_path, "sums", sums(), config=CONFIG)
+    write_model(tmp_path, "sums", ragged_sums(), config=CONFIG)
     async with core_world(tmp_path) as world:
         await world.load("sums")
         yield world
@@ -153,7 +111,7 @@ def test_what_describes_a_batch(kind, values, datatype, dtype):
 )
 async def test_what_is_wrong_with_the_config(tmp_path, change, text):
     assert change[0] in CONFIG
-    write_model(tmp_path, "sums", sums(), config=CONFIG.replace(*change))
+    write_model(tmp_path, "sums", ragged_sums(), config=CONFIG.replace(*change))
     async with core_world(tmp_path) as world:
         with pytest.raises(InvalidArgument) as fault:
             await world.load("sums")
