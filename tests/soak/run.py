@@ -31,6 +31,7 @@ class Soak:
             f"descriptors {first.descriptors} -> {last.descriptors}, processes "
             f"{first.children} -> {last.children}, shared memory {first.objects} -> {last.objects}, "
             f"in flight {self.inflight}, slots {self.slots_in_use}",
+            f"memory over time, MiB: {' '.join(map(str, self.readings.series()))}",
             *self.findings.failures[:20],
         ]
         return "\n".join(lines)

@@ -4,33 +4,47 @@ import random
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from tests.conformance.runtime_process import RuntimeProcess
 from tests.soak.load import Findings
 
+# A process that dies oftener within ten minutes is given up: before that its model is loaded anew.
+KILLS_PER_LOAD = 4
+
 
 def make_trouble(server: RuntimeProcess, repository: Path, findings: Findings) -> None:
     """Loads one model anew, another in and out, and kills processes of the Python model."""
     chance = random.Random(1)
     process = psutil.Process(server.process.pid)
+    kills = 0
     with server.http_client() as client:
         while not findings.stop.wait(0.5):
             try:
-                config = repository / "changing" / "config.pbtxt"
-                config.touch()
-                client.load_model("changing")
+                _load_anew(client, repository, "changing")
                 client.load_model("comes_and_goes")
                 client.unload_model("comes_and_goes")
                 findings.count("loads", 2)
+                if kills == KILLS_PER_LOAD:
+                    kills = 0
+                    _load_anew(client, repository, "add_sub")
+                    findings.count("loads")
             except Exception as error:  # noqa: BLE001  any failure is a finding
                 findings.fail("load", repr(error))
-            if chance.random() < 0.2:
-                children = process.children()
-                if children:
-                    chance.choice(children).kill()
-                    findings.count("kills")
+            children = process.children()
+            if children and chance.random() < 0.2:
+                kills += 1
+                chance.choice(children).kill()
+                findings.count("kills")
+
+
+def _load_anew(client: Any, repository: Path, model: str) -> None:
+    for file in (repository / model / "1").iterdir():
+        if file.is_file():
+            file.touch()
+    client.load_model(model)
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,11 @@ class Readings:
     def until_stopped(self, findings: Findings, every_s: float) -> None:
         while not findings.stop.wait(every_s):
             self.take()
+
+    def series(self, points: int = 20) -> list[int]:
+        """Memory in MiB, evenly spread over the time."""
+        values = [reading.rss >> 20 for reading in self.readings]
+        return values[:: max(len(values) // points, 1)]
 
     def growth(self, warm_up: float) -> float:
         """The last fifth's median memory over that of the fifth after the warm-up, less 1."""
