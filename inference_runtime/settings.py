@@ -72,7 +72,7 @@ class RuntimeSettings:
 
 
 # What is ours alone, or how to reach other parts of the installation: nothing for the code of a model.
-_OWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "STORAGE_URL")
+_OWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "STORAGE_URL", "TRITON_CLOUD_CREDENTIAL_PATH")
 _OWN_PREFIXES = ("SWITCHYARD_", "DJANGO_")
 
 

@@ -175,3 +175,25 @@ def test_the_usage_and_the_docs_name_every_option():
     for option in OPTIONS:
         assert f"--{option.name}:" in usage()
         assert f"`--{option.name}`" in documented, option.name
+
+
+def test_repositories_may_be_anywhere(tmp_path, monkeypatch):
+    def locations(*values: str):
+        return parse([f"--model-repository={value}" for value in values])[0].repositories
+
+    credentials = tmp_path / "credentials.json"
+    credentials.write_text('{"s3": {"s3://bucket": {"key_id": "k", "secret_key": "s"}}}')
+    monkeypatch.setenv("TRITON_CLOUD_CREDENTIAL_PATH", str(credentials))
+    found = locations("/models", "s3://bucket/a", "s3://host:9000/bucket/a", "/models")
+    assert [location.shown for location in found] == [
+        "/models",
+        "s3://bucket/a",
+        "s3://host:9000/bucket/a",
+    ]
+    assert found[1].options["key"] == "k"
+    assert "key" not in found[2].options
+    with pytest.raises(UsageError, match=r'Bad option: "--model-repository"\. .* names no place'):
+        locations("s3://")
+    credentials.write_text("{")
+    with pytest.raises(UsageError, match=r"credential file .* can not be read"):
+        locations("/models")
