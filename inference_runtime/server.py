@@ -26,7 +26,7 @@ from inference_runtime.lifecycle.start_up import (
 )
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
-from inference_runtime.processes.supervisor import FrontEndPlan, FrontEndProcesses
+from inference_runtime.processes.supervisor import FrontEndPlan, FrontEndProcesses, NotServed
 from inference_runtime.repository.locations import open_stores
 from inference_runtime.repository.model_cache import ModelCache
 from inference_runtime.repository.repository import ModelRepository
@@ -206,9 +206,9 @@ class Server:
     async def _start_processes(self, processes: FrontEndProcesses) -> None:
         try:
             await processes.start()
-        except RuntimeFault as fault:
+        except NotServed as fault:
             raise ServerFailed(
-                f"failed to start the front-end processes: Unavailable - {fault.text}"
+                f"failed to start {fault.listener or 'the'} service: Unavailable - {fault.text}"
             ) from fault
 
     async def _http(self, listen: Listen) -> FrontEnd:

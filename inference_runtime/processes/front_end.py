@@ -50,7 +50,7 @@ async def run(descriptors: Mapping[str, int]) -> None:
     try:
         ports = await front_end.start()
     except RuntimeFault as fault:
-        _tell(writer, {"failed": fault.text})
+        _tell(writer, {"failed": fault.text, "listener": front_end.starting})
         await writer.drain()
         return
     gc.collect()
@@ -96,6 +96,7 @@ class _FrontEnd:
     ) -> None:
         self._config = config
         self.listeners: dict[str, Listener] = {}
+        self.starting = ""
         fds = LinkFds(
             *(descriptors[name] for name in ("memory", "wake_executor", "wake_front_end"))
         )
@@ -111,6 +112,7 @@ class _FrontEnd:
         self._link.start(asyncio.get_running_loop())
         http, grpc = self._config["http"], self._config["grpc"]
         if http is not None:
+            self.starting = "HTTP"
             self.listeners["HTTP"] = await serve_rows(
                 self._core,
                 http_rows(self._calls, http["rows"]),
@@ -119,6 +121,7 @@ class _FrontEnd:
                 options=read_http_options(http["options"]),
             )
         if grpc is not None:
+            self.starting = "GRPC"
             self.listeners["GRPC"] = await serve_methods(
                 self._core,
                 lambda context: self._methods(context, grpc["methods"]),

@@ -41,6 +41,14 @@ _MAX_PAUSE_S: Final = 5.0
 _CLOSING_S: Final = 2.0  # beyond the time that connections are given
 
 
+class NotServed(Unavailable):
+    """A listener that could not be opened, "" for all of a process."""
+
+    def __init__(self, text: str, listener: str = "") -> None:
+        super().__init__(text)
+        self.listener = listener
+
+
 @dataclass(frozen=True, slots=True)
 class FrontEndPlan:
     """What every front-end process is to be. `malloc`: glibc's variables that the operator has set."""
@@ -96,7 +104,7 @@ class FrontEndProcesses:
         return listener
 
     async def start(self) -> None:
-        """Returns when all listen. Raises Unavailable."""
+        """Returns when all listen. Raises NotServed."""
         first = [await self._make(number) for number in range(self._plan.count)]
         for process in first:
             await process.listening()
@@ -161,7 +169,7 @@ class FrontEndProcesses:
             await asyncio.sleep(min(quick * 0.25, _MAX_PAUSE_S))
             try:
                 await self._replace(number)
-            except Unavailable as fault:
+            except NotServed as fault:
                 logger.error("a front-end process could not be started: %s", fault.text)
 
     async def _replace(self, number: int) -> None:
@@ -247,15 +255,16 @@ class FrontEndProcess:
         self.tell(config)
 
     async def listening(self) -> None:
-        """Raises Unavailable with what hinders it."""
+        """Raises NotServed with what hinders it."""
         try:
             await asyncio.wait_for(asyncio.shield(self._listening), _START_S)
         except TimeoutError:
             self._end("it does not start")
-            raise Unavailable("a front-end process does not start") from None
+            raise NotServed("a front-end process does not start") from None
 
     def tell(self, value: Any) -> None:
-        self._control.write(orjson.dumps(value) + b"\n")
+        if not self.ended.is_set():
+            self._control.write(orjson.dumps(value) + b"\n")
 
     async def closed(self, listener: str) -> None:
         """Returns when it says so, or is dead."""
@@ -293,7 +302,7 @@ class FrontEndProcess:
                 elif self._listening.done():
                     continue
                 elif "failed" in told:
-                    self._listening.set_exception(Unavailable(told["failed"]))
+                    self._listening.set_exception(NotServed(told["failed"], told["listener"]))
                 else:
                     self._listening.set_result(None)
 
@@ -308,7 +317,7 @@ class FrontEndProcess:
         self._control.close()
         self._asked.close()
         if not self._listening.done():
-            self._listening.set_exception(Unavailable("a front-end process died as it started"))
+            self._listening.set_exception(NotServed("a front-end process died as it started"))
             self._listening.exception()  # whoever waits is told; nobody has to
         for event in self._closed.values():
             event.set()
