@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from inference_runtime.errors import InvalidArgument, RuntimeFault
+from inference_runtime.errors import InvalidArgument, RuntimeFault, SingleAnswerOnly
 from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
@@ -119,12 +119,17 @@ class InferRoute:
         return self._reply_for(self._service.oversized(self._json_size, size))
 
     def _reply_for(self, fault: RuntimeFault) -> HttpReply:
-        """A fault of the request's form; that the model is not there at all goes before it."""
+        return fault_reply(self._denial() or fault)
+
+    def _denial(self) -> RuntimeFault | None:
+        """What goes before any fault of the request's form: no such model, or none for a single answer."""
+        target = self._target
         try:
-            self._service.core.model_config(self._target.model_name, self._target.version)
+            config = self._service.core.model_config(target.model_name, target.version)
         except RuntimeFault as missing:
-            fault = missing
-        return fault_reply(fault)
+            return missing
+        decoupled = config.model_transaction_policy.decoupled
+        return SingleAnswerOnly("HTTP end point") if decoupled else None
 
     def _submit(
         self,
@@ -160,8 +165,13 @@ class InferRoute:
             self._read(connection, head, body, now_ns)
             return
         if self._encoding not in ("gzip", "deflate"):
+            denial = self._denial()
             accepted = [(b"Accept-Encoding", b"gzip, deflate")]
-            connection.reply(error_reply(501, "Unsupported compression type", accepted))
+            connection.reply(
+                fault_reply(denial)
+                if denial is not None
+                else error_reply(501, "Unsupported compression type", accepted)
+            )
             return
         work = partial(_inflate, body, self._service.max_input_bytes)
         if len(body) <= _INFLATE_INLINE:

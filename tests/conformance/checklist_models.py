@@ -72,6 +72,7 @@ def write_inference_models(repository: Path) -> None:
     write_echo(repository, "texts", "BYTES", more="")
     write_echo(repository, "wide", dims=[-1, -1])
     write_echo(repository, "single", more="")
+    write_repeat(repository)
     labelled = 'label_filename: "labels.txt"'
     write_echo(repository, "labelled", dims=[8], of_output=labelled)
     labels = "".join(f"label{number}\n" for number in range(8))

@@ -1,6 +1,5 @@
 """Models with sequences for the checks, and clients that walk through sequences."""
 
-import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import numpy as np
 import tritonclient.grpc as grpcclient
 
 from tests.conformance.clients import Client
+from tests.conformance.metrics_page import pending, wait_pending
 from tests.conformance.python_models import write_python_model
 from tests.conformance.runtime_process import RuntimeProcess
 from tests.onnx_models import write_model
@@ -153,13 +153,10 @@ class Crowd:
 
     def pending(self, model: str) -> int:
         """As the gauge says."""
-        start = f'nv_inference_pending_request_count{{model="{model}",version="1"}} '
-        with urllib.request.urlopen(f"http://{self._server.metrics}/metrics", timeout=20) as page:
-            lines = page.read().decode().splitlines()
-        return next(int(float(line[len(start) :])) for line in lines if line.startswith(start))
+        return pending(self._server, model)
 
     def wait_pending(self, model: str, count: int) -> None:
-        self._server.wait_for(lambda: self.pending(model) == count, f"{count} pending requests")
+        wait_pending(self._server, model, count)
 
     def close(self) -> None:
         self._walker.client.close()

@@ -481,6 +481,21 @@ def test_check_054_known_parameters_have_a_type(server, key, value, wanted):
     assert error == f"Unable to parse '{key}': attempt to access JSON non-{wanted} as {wanted}"
 
 
+@pytest.mark.parametrize(
+    ("model", "status", "text"),
+    [
+        ("nothing", 404, "Request for unknown model: 'nothing' is not found"),
+        ("repeat", 501, "HTTP end point doesn't support models with decoupled transaction policy"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["identity", "gzip", "br"])
+def test_check_056_that_a_model_can_not_answer_goes_before_faults_of_the_body(
+    server, model, status, text, encoding
+):
+    answer = post(server, model, b"{broken", {"Content-Encoding": encoding})
+    assert (answer.status, answer.json) == (status, {"error": text})
+
+
 def test_check_057_texts_are_bytes(client):
     given = np.array([b"\0", b"a\0b", b"\xff\xfe", b"", "ü".encode()], np.object_)
     result = client.ask("texts", {"INPUT0": given}).as_numpy("OUTPUT0")
