@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,9 @@ def client(request, server):
     client.close()
 
 
-def post(connection: http.client.HTTPConnection, model: str, *inputs: dict) -> dict:
+def post(
+    connection: http.client.HTTPConnection, model: str, *inputs: dict[str, Any]
+) -> dict[str, Any]:
     body = json.dumps({"inputs": list(inputs)})
     connection.request("POST", f"/v2/models/{model}/infer", body)
     answer = connection.getresponse()
