@@ -4,6 +4,7 @@ import http.client
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from email.message import Message
 from typing import Any
 
 from tests.conformance.runtime_process import WAIT_SECONDS, RuntimeProcess
@@ -14,7 +15,7 @@ JSON_SIZE = "Inference-Header-Content-Length"
 @dataclass(frozen=True)
 class RawAnswer:
     status: int
-    headers: Mapping[str, str]
+    headers: Message
     body: bytes
 
     @property

@@ -1,5 +1,7 @@
 """Section 9.10 of the compliance checklist: ensembles, through the stock clients."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
@@ -77,10 +79,10 @@ def write_forgetful(path):
     )
     write_python_model(path, "forgetful", source=_FORGETFUL, config=f"{BATCH}\n{ports}")
     forgetful = step("forgetful", {"INPUT0": "INPUT0"}, {"OUTPUT0": "OUTPUT0", "OUTPUT1": "left"})
-    given = {"inputs": {"INPUT0": INTS}, "outputs": RESULTS, "more": BATCH}
-    write_ensemble(path, "forgets", forgetful.replace('"left"', '"OUTPUT1"'), **given)
+    write = partial(write_ensemble, path, inputs={"INPUT0": INTS}, outputs=RESULTS, more=BATCH)
+    write("forgets", forgetful.replace('"left"', '"OUTPUT1"'))
     after = step("simple", {"INPUT0": "OUTPUT0", "INPUT1": "left"}, {"OUTPUT0": "OUTPUT1"})
-    write_ensemble(path, "waits", forgetful + after, **given)
+    write("waits", forgetful + after)
 
 
 @pytest.fixture(scope="module")
