@@ -1,8 +1,10 @@
 """The call that a person can copy: their model, their address, their inputs. Pure."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 _SAMPLE = {"BYTES": "text", "BOOL": True, "FP16": 0.5, "FP32": 0.5, "FP64": 0.5, "BF16": 0.5}
@@ -54,30 +56,78 @@ def trial_fields(inputs: Sequence[Mapping[str, Any]]) -> list[TrialField]:
 def _sample(entry: Mapping[str, Any]) -> dict[str, Any]:
     shape = [1 if axis == 0 and size < 0 else abs(size) if size > 0 else FREE_AXIS
              for axis, size in enumerate(entry["shape"])]  # fmt: skip
-    count = 1
-    for size in shape:
-        count *= size
-    value = _SAMPLE.get(entry["datatype"], 1)
-    data = [value] * count if count <= _LONGEST_SAMPLE else []
+    count = prod(shape)
+    data = [_value(entry)] * count if count <= _LONGEST_SAMPLE else []
     return {"name": entry["name"], "datatype": entry["datatype"], "shape": shape, "data": data}
+
+
+def _value(entry: Mapping[str, Any]) -> Any:
+    return _SAMPLE.get(entry["datatype"], 1)
 
 
 def snippets(
     *, model: str, version: int | None, http: str, grpc: str, inputs: Sequence[Mapping[str, Any]]
 ) -> list[Snippet]:
-    """The same call in curl, Python and JavaScript. No version: the traffic table chooses."""
+    """The same call in curl, Python and JavaScript. No version: the traffic table chooses.
+
+    Each runs as it stands: inputs too large to write down are filled where the call is made.
+    """
     path = f"/v2/models/{model}" + (f"/versions/{version}" if version else "") + "/infer"
-    body = json.dumps({"inputs": list(inputs)})
     return [
-        Snippet("curl", f"curl http://{http}{path} -d '{body}'"),
+        Snippet("curl", _curl(f"http://{http}{path}", inputs)),
         Snippet("Python", _python(model, version, grpc, inputs)),
-        Snippet(
-            "JavaScript",
-            f"const answer = await fetch('http://{http}{path}', {{\n  method: 'POST',\n"
-            f"  body: JSON.stringify({json.dumps({'inputs': list(inputs)})}),\n}});\n"
-            "console.log(await answer.json());",
-        ),
+        Snippet("JavaScript", _javascript(f"http://{http}{path}", inputs)),
     ]
+
+
+def _curl(url: str, inputs: Sequence[Mapping[str, Any]]) -> str:
+    if all(entry["data"] for entry in inputs):
+        return f"curl {url} -d {shlex.quote(json.dumps({'inputs': list(inputs)}))}"
+    program = f'import json; print(json.dumps({{"inputs": {_python_inputs(inputs)}}}))'
+    return f"python3 -c {shlex.quote(program)} | curl {url} -d @-"
+
+
+def _javascript(url: str, inputs: Sequence[Mapping[str, Any]]) -> str:
+    entries = ", ".join(
+        "{"
+        + ", ".join(f"{key}: {json.dumps(entry[key])}" for key in ("name", "datatype", "shape"))
+        + f", data: {_javascript_data(entry)}}}"
+        for entry in inputs
+    )
+    return (
+        f"const answer = await fetch('{url}', {{\n  method: 'POST',\n"
+        f"  body: JSON.stringify({{inputs: [{entries}]}}),\n}});\n"
+        "console.log(await answer.json());"
+    )
+
+
+def _javascript_data(entry: Mapping[str, Any]) -> str:
+    if entry["data"]:
+        return json.dumps(entry["data"])
+    return f"Array({prod(entry['shape'])}).fill({json.dumps(_value(entry))})"
+
+
+def _python_inputs(inputs: Sequence[Mapping[str, Any]]) -> str:
+    entries = ", ".join(
+        "{"
+        + "".join(f'"{key}": {_literal(entry[key])}, ' for key in ("name", "datatype", "shape"))
+        + f'"data": {_python_data(entry)}}}'
+        for entry in inputs
+    )
+    return f"[{entries}]"
+
+
+def _python_data(entry: Mapping[str, Any]) -> str:
+    if entry["data"]:
+        return _literal(entry["data"])
+    return f"[{_literal(_value(entry))}] * {prod(entry['shape'])}"
+
+
+def _literal(value: Any) -> str:
+    """As Python writes it, with double quotes: a shell takes the whole in single ones."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _python(model: str, version: int | None, grpc: str, inputs: Sequence[Mapping[str, Any]]) -> str:
@@ -88,7 +138,7 @@ def _python(model: str, version: int | None, grpc: str, inputs: Sequence[Mapping
         "",
         f'client = triton.InferenceServerClient("{grpc}")',
         "inputs = []",
-        f"for entry in {json.dumps(list(inputs)).replace('true', 'True').replace('false', 'False')}:",
+        f"for entry in {_python_inputs(inputs)}:",
         '    tensor = triton.InferInput(entry["name"], entry["shape"], entry["datatype"])',
         '    array = np.array(entry["data"], triton_to_np_dtype(entry["datatype"]))',
         '    tensor.set_data_from_numpy(array.reshape(entry["shape"]))',

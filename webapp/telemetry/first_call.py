@@ -1,6 +1,7 @@
 """The call that would put a point into an empty chart, for a model that is really there."""
 
 import json
+import shlex
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -38,10 +39,10 @@ def curl_line(url: str, inputs: list[dict[str, Any]]) -> str:
     """Inline for small inputs; for pictures and the like the numbers are made on the way."""
     if sum(_elements(one["shape"]) for one in inputs) <= _SHORT:
         body = json.dumps({"inputs": [_tensor(one) for one in inputs]})
-        return f"curl -sS {url} -d '{body}'"
+        return f"curl -sS {url} -d {shlex.quote(body)}"
     parts = ", ".join(_python_tensor(one) for one in inputs)
-    program = f"import json; print(json.dumps({{'inputs': [{parts}]}}))"
-    return f'python3 -c "{program}" | curl -sS {url} -d @-'
+    program = f'import json; print(json.dumps({{"inputs": [{parts}]}}))'
+    return f"python3 -c {shlex.quote(program)} | curl -sS {url} -d @-"
 
 
 def _shape(shape: list[int]) -> list[int]:
@@ -67,7 +68,9 @@ def _tensor(one: dict[str, Any]) -> dict[str, Any]:
 
 def _python_tensor(one: dict[str, Any]) -> str:
     shape = _shape(one["shape"])
+    name, value = json.dumps(one["name"], ensure_ascii=False), _value(one["datatype"])
+    literal = json.dumps(value) if isinstance(value, str) else repr(value)
     return (
-        f"{{'name': {one['name']!r}, 'datatype': {one['datatype']!r}, 'shape': {shape}, "
-        f"'data': [{_value(one['datatype'])!r}] * {prod(shape)}}}"
+        f'{{"name": {name}, "datatype": "{one["datatype"]}", "shape": {shape}, '
+        f'"data": [{literal}] * {prod(shape)}}}'
     )

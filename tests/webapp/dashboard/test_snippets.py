@@ -1,7 +1,10 @@
 import json
 import re
+import shlex
+import subprocess
 
 from webapp.dashboard.snippets import sample_inputs, snippets, trial_fields
+from webapp.telemetry.first_call import curl_line
 
 SIGNATURE = [
     {"name": "ids", "datatype": "INT64", "shape": [-1, -1]},
@@ -20,6 +23,45 @@ def test_sample_inputs_fit_their_shapes() -> None:
 def test_a_large_input_is_left_for_the_person_to_fill() -> None:
     (picture,) = sample_inputs([{"name": "x", "datatype": "FP32", "shape": [-1, 3, 224, 224]}])
     assert picture["data"] == []
+
+
+def sent_by(curl: str) -> list[dict]:
+    """The inputs that a curl line sends, the shell and Python asked."""
+    program, _, _ = curl.partition(" | curl ")
+    if program != curl:
+        body = subprocess.run(["sh", "-c", program], capture_output=True, check=True).stdout
+    else:
+        body = shlex.split(curl)[-1].encode()
+    return json.loads(body)["inputs"]
+
+
+def test_the_call_for_a_large_input_runs_as_it_stands() -> None:
+    inputs = sample_inputs(
+        [
+            {"name": "x", "datatype": "FP32", "shape": [-1, 3, 32, 32]},
+            {"name": "words", "datatype": "BYTES", "shape": [-1, 100]},
+        ]
+    )
+    curl, python, script = snippets(model="m", version=1, http="h:1", grpc="g:2", inputs=inputs)
+    for entry, count in zip(sent_by(curl.text), (3072, 100), strict=True):
+        assert len(entry["data"]) == count
+    assert "[0.5] * 3072" in python.text
+    assert 'Array(100).fill("text")' in script.text
+    compile(python.text, "snippet", "exec")
+
+
+def test_names_of_inputs_are_data_and_nothing_else() -> None:
+    name = "it's $(touch here) `true` \"é"
+    small = [{"name": name, "datatype": "BOOL", "shape": [1]}]
+    large = [{"name": name, "datatype": "FP32", "shape": [1, 1000]}]
+    for signature in (small, large):
+        curl, python, _ = snippets(
+            model="m", version=1, http="h:1", grpc="g:2", inputs=sample_inputs(signature)
+        )
+        assert [entry["name"] for entry in sent_by(curl.text)] == [name]
+        assert [entry["name"] for entry in sent_by(curl_line("http://h:1", signature))] == [name]
+        compile(python.text, "snippet", "exec")
+        assert json.dumps(name, ensure_ascii=False) in python.text
 
 
 def test_each_snippet_names_the_model_its_version_and_address() -> None:
