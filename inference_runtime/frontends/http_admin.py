@@ -7,6 +7,7 @@ from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply
 from inference_runtime.frontends.http_routes import Handler, HttpCall
 from inference_runtime.protocol import admin_codec
+from inference_runtime.spec.message_json import message_json
 
 
 class AdminHandlers:
@@ -48,7 +49,7 @@ class AdminHandlers:
         return HttpReply(orjson.dumps(self._core.server_metadata()))
 
     def _model_metadata(self, call: HttpCall) -> HttpReply:
-        return HttpReply(admin_codec.message_json(self._core.model_metadata(*_target(call))))
+        return HttpReply(message_json(self._core.model_metadata(*_target(call))))
 
     async def _model_ready(self, call: HttpCall) -> HttpReply:
         # Every reason for "no" is 400, an unknown model too: clients look at the status only.
@@ -67,10 +68,10 @@ class AdminHandlers:
         return HttpReply()
 
     def _model_config(self, call: HttpCall) -> HttpReply:
-        return HttpReply(admin_codec.message_json(self._core.model_config(*_target(call))))
+        return HttpReply(message_json(self._core.model_config(*_target(call))))
 
     def _statistics(self, call: HttpCall) -> HttpReply:
-        return HttpReply(admin_codec.message_json(self._core.model_statistics(*_target(call))))
+        return HttpReply(message_json(self._core.model_statistics(*_target(call))))
 
     async def _index(self, call: HttpCall) -> HttpReply:
         ready_only = admin_codec.read_ready_only(call.body)

@@ -10,7 +10,6 @@ import orjson
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import json_reader as read
-from inference_runtime.spec.message_json import message_json as message_json
 
 
 class IndexEntry(Protocol):

@@ -7,6 +7,7 @@ from google.protobuf import json_format
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import admin_codec
+from inference_runtime.spec.message_json import message_json
 
 
 @dataclass
@@ -29,7 +30,7 @@ def config():
 
 
 def test_a_config_is_written_with_numbers_names_and_defaults():
-    body = json.loads(admin_codec.message_json(config()))
+    body = json.loads(message_json(config()))
     assert body["input"][0]["dims"] == [-1, 16]
     assert body["input"][0]["data_type"] == "TYPE_FP32"
     assert body["input"][0]["optional"] is False
@@ -43,14 +44,14 @@ def test_a_config_is_written_with_numbers_names_and_defaults():
 
 
 def test_a_config_comes_back_as_it_was():
-    body = admin_codec.message_json(config()).decode()
+    body = message_json(config()).decode()
     assert json_format.Parse(body, pb.ModelConfig()) == config()
 
 
 def test_statistics_are_numbers():
     proto = pb.ModelStatisticsResponse()
     proto.model_stats.add(name="m", version="1", inference_count=2**60)
-    (model,) = json.loads(admin_codec.message_json(proto))["model_stats"]
+    (model,) = json.loads(message_json(proto))["model_stats"]
     assert model["inference_count"] == 2**60
     assert (model["response_stats"], model["batch_stats"]) == ({}, [])
 
