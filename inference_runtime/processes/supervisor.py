@@ -38,6 +38,7 @@ _MODULE: Final = "inference_runtime.processes"
 _START_S: Final = 60.0  # from its start until it listens, on a machine that is very busy
 _QUICK_S: Final = 5.0  # who dies sooner than this again and again is not replaced at once
 _MAX_PAUSE_S: Final = 5.0
+_SPARE_S: Final = 1.0  # between two looks whether there is a spare
 _CLOSING_S: Final = 2.0  # beyond the time that connections are given
 
 
@@ -92,6 +93,7 @@ class FrontEndProcesses:
         self._handlers = Handlers(core)
         self._listeners: dict[str, SharedListener] = {}
         self._processes: dict[int, FrontEndProcess] = {}
+        self._spare: FrontEndProcess | None = None  # started and not told what it is to be
         self._keepers: list[asyncio.Task[None]] = []
         self._changes = 0
         self._leaving = False
@@ -105,12 +107,13 @@ class FrontEndProcesses:
 
     async def start(self) -> None:
         """Returns when all listen. Raises NotServed."""
-        first = [await self._make(number) for number in range(self._plan.count)]
-        for process in first:
+        numbers = range(self._plan.count)
+        for number, process in enumerate([await self._new() for _ in numbers]):
+            self._take(number, process)
+        for process in self._processes.values():
             await process.listening()
-        self._keepers = [
-            asyncio.create_task(self._keep(number)) for number in range(self._plan.count)
-        ]
+        self._keepers = [asyncio.create_task(self._keep(number)) for number in numbers]
+        self._keepers.append(asyncio.create_task(self._keep_spare()))
         self._core.log.listen(self._log_changed)
 
     def changed(self) -> None:
@@ -136,20 +139,26 @@ class FrontEndProcesses:
         self._leaving = True
         for keeper in self._keepers:
             keeper.cancel()
-        for process in self._processes.values():
+        processes = [*self._processes.values()]
+        if self._spare is not None:
+            processes.append(self._spare)
+        for process in processes:
             process.kill()
-        await asyncio.gather(*(process.ended.wait() for process in self._processes.values()))
+        await asyncio.gather(*(process.ended.wait() for process in processes))
         for listener in self._listeners.values():
             listener.held.close()
 
-    async def _make(self, number: int) -> "FrontEndProcess":
-        process = FrontEndProcess(
-            self._core, self._heads, self._handlers, Answers(self._core, self._unit_headers)
-        )
-        process.count_changes(self._changes)
-        await process.start(self._config(), self._plan.environment)
-        self._processes[number] = process
+    async def _new(self) -> "FrontEndProcess":
+        answers = Answers(self._core, self._unit_headers)
+        process = FrontEndProcess(self._core, self._heads, self._handlers, answers)
+        await process.start(self._plan.environment)
         return process
+
+    def _take(self, number: int, process: "FrontEndProcess") -> None:
+        """From now on it is the front end of this number."""
+        self._processes[number] = process
+        process.count_changes(self._changes)
+        process.tell(self._config())
 
     async def _keep(self, number: int) -> None:
         quick = 0
@@ -169,12 +178,23 @@ class FrontEndProcesses:
             await asyncio.sleep(min(quick * 0.25, _MAX_PAUSE_S))
             try:
                 await self._replace(number)
-            except NotServed as fault:
-                logger.error("a front-end process could not be started: %s", fault.text)
+            except (NotServed, OSError) as error:
+                logger.error("a front-end process could not be started: %s", error)
 
     async def _replace(self, number: int) -> None:
-        process = await self._make(number)
+        process, self._spare = self._spare, None
+        if process is None or process.ended.is_set():
+            process = await self._new()
+        self._take(number, process)
         await process.listening()
+
+    async def _keep_spare(self) -> None:
+        """To read its code takes a process longer than its clients should wait."""
+        while True:
+            if self._spare is None or self._spare.ended.is_set():
+                with contextlib.suppress(OSError):
+                    self._spare = await self._new()
+            await asyncio.sleep(_SPARE_S)
 
     def _config(self) -> dict[str, Any]:
         plan, handlers = self._plan, self._handlers
@@ -228,7 +248,7 @@ class FrontEndProcess:
         self._told: asyncio.Task[None]
         self._asked: asyncio.BaseTransport
 
-    async def start(self, config: Any, environment: Mapping[str, str]) -> None:
+    async def start(self, environment: Mapping[str, str]) -> None:
         loop = asyncio.get_running_loop()
         control, their_control = socket.socketpair()
         asking, their_asking = socket.socketpair()
@@ -252,7 +272,6 @@ class FrontEndProcess:
             lambda: _Lookups(self._answers), sock=asking
         )
         self._told = asyncio.create_task(self._listen(reader))
-        self.tell(config)
 
     async def listening(self) -> None:
         """Raises NotServed with what hinders it."""

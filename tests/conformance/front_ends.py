@@ -9,18 +9,21 @@ _MODULE = "inference_runtime.processes"
 
 
 def front_ends(server: RuntimeProcess) -> list[int]:
-    """Process ids of those that live."""
+    """Process ids of those that listen."""
+    inodes = {f"socket:[{inode}]" for inode in _inodes(local=server.ports["HTTPService"], remote=0)}
+    return [pid for pid in waiting_too(server) if inodes & _descriptors(pid)]
+
+
+def waiting_too(server: RuntimeProcess) -> list[int]:
+    """And of those that stand ready."""
     return [pid for pid in _children(server.process.pid) if _is_front_end(pid)]
 
 
 def owner(server: RuntimeProcess, connection: socket.socket) -> int:
     """The front end that has accepted it; 0: none has yet."""
     (_, own), (_, theirs) = connection.getsockname(), connection.getpeername()
-    inode = _inode(local=theirs, remote=own)
-    for pid in front_ends(server):
-        if inode and f"socket:[{inode}]" in _descriptors(pid):
-            return pid
-    return 0
+    inodes = {f"socket:[{inode}]" for inode in _inodes(local=theirs, remote=own)}
+    return next((pid for pid in front_ends(server) if inodes & _descriptors(pid)), 0)
 
 
 def alive(pid: int) -> bool:
@@ -48,13 +51,15 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _inode(*, local: int, remote: int) -> str:
+def _inodes(*, local: int, remote: int) -> set[str]:
+    """Of the sockets between these ports; remote 0: of those that listen."""
+    found = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         ports = [int(address.rpartition(":")[2], 16) for address in fields[1:3]]
         if ports == [local, remote]:
-            return fields[9]
-    return ""
+            found.add(fields[9])
+    return found - {"0"}
 
 
 def _descriptors(pid: int) -> set[str]:
