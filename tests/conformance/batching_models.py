@@ -19,8 +19,8 @@ from tests.conformance.repeat_model import inflight
 from tests.conformance.runtime_process import RuntimeProcess
 from tests.conformance.sequence_clients import statistics
 
-# Whoever waits for so long waits for company, and for nothing else.
-FOREVER = 1000.0
+# Longer than a test waits for an answer, and not so long that a test that fails hangs.
+FOREVER = 60.0
 ROWS = 8
 
 

@@ -166,6 +166,7 @@ def test_check_124_another_shape_sends_what_has_gathered(people):
         answers(odd, people.send("batcher", 1, width=5))
 
 
+@pytest.mark.slow
 def test_check_124_another_shape_waits_for_its_own_delay(people):
     with people.batches("long_delayed", {4: 1, 1: 1}):
         gathered = people.queue("long_delayed", 1, 3)
