@@ -1,4 +1,4 @@
-"""`python -m bench`: alternating rounds of bare and served, written to bench/RESULTS.md."""
+"""`python -m bench`: the goals, and real models beside bare ONNX Runtime, in alternating rounds; into RESULTS.md."""
 
 import argparse
 import os
@@ -8,19 +8,22 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import bare, load, report
+from bench import bare, goals, load, report
 from bench.served import Served, serve, verify, write_repository
 from bench.subjects import Subject, corpus_subjects
 from stack.corpus.models import Corpus
 from stack.settings import StackSettings
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
+_LOAD_BEFORE = os.getloadavg()[0]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--parts", default="goals,models", help="what to measure")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=2, help="of each measurement")
+    parser.add_argument("--seconds", type=int, default=1, help="of each measurement")
+    parser.add_argument("--no-peers", action="store_true", help="install no other servers")
     parser.add_argument("--connections", default="1,8,32")
     parser.add_argument("--protocols", default="grpc,http")
     parser.add_argument("--models", default="lightgbm,minilm,efficientnet")
@@ -31,13 +34,23 @@ def main() -> int:
     except load.NoLoader as problem:
         print(problem, file=sys.stderr)
         return 1
-    corpus = Corpus(StackSettings.read().home / "corpus")
-    wanted = arguments.models.split(",")
-    subjects = [s for s in corpus_subjects(corpus) if s.name in wanted]
-    rows = _measure(subjects, arguments)
     path = Path(os.devnull) if arguments.dry_run else _RESULTS
-    print(report.write(path, rows, _facts(arguments)))
-    return 1 if any(row.failed for row in rows) else 0
+    home = StackSettings.read().home
+    parts = arguments.parts.split(",")
+    failed = 0
+    if "goals" in parts:
+        measured = goals.measure(
+            home, rounds=arguments.rounds, seconds=arguments.seconds, peers=not arguments.no_peers
+        )
+        print(report.write_goals(path, measured, _facts(arguments)))
+        failed += measured.failed
+    if "models" in parts:
+        wanted = arguments.models.split(",")
+        subjects = [s for s in corpus_subjects(Corpus(home / "corpus")) if s.name in wanted]
+        rows = _measure(subjects, arguments)
+        print(report.write(path, rows, _facts(arguments)))
+        failed += sum(row.failed for row in rows)
+    return 1 if failed else 0
 
 
 def _measure(subjects: list[Subject], arguments: argparse.Namespace) -> list[report.Row]:
@@ -96,6 +109,7 @@ def _facts(arguments: argparse.Namespace) -> dict[str, str]:
         "onnxruntime": version("onnxruntime"),
         "rounds": str(arguments.rounds),
         "seconds": str(arguments.seconds),
+        "load of the machine before": f"{_LOAD_BEFORE:.1f}",
     }
 
 

@@ -13,9 +13,12 @@ import orjson
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype
 
+from bench.processes import ServerProcess
 from bench.region import ItemRegion
-from bench.served import Served
+from bench.served import verify_http
 from bench.subjects import Subject
+
+_JSON_SIZE = "Inference-Header-Content-Length"
 
 
 class NoLoader(Exception):
@@ -77,8 +80,22 @@ def http_body(subject: Subject, region: ItemRegion | None = None) -> tuple[bytes
     return header + raw, len(header)
 
 
+def json_body(subject: Subject) -> bytes:
+    """All of it JSON: what a client without the binary extension sends."""
+    inputs = [
+        {
+            "name": name,
+            "datatype": np_to_triton_dtype(array.dtype),
+            "shape": list(array.shape),
+            "data": array.ravel().tolist(),
+        }
+        for name, array in subject.item.items()
+    ]
+    return orjson.dumps({"inputs": inputs})
+
+
 def measure(
-    served: Served,
+    served: ServerProcess,
     subject: Subject,
     *,
     protocol: str,
@@ -86,18 +103,11 @@ def measure(
     seconds: int,
     region: ItemRegion | None = None,
 ) -> Rate:
-    """With `region` the inputs lie there, else they are in the request."""
-    if protocol == "grpc":
-        body = grpc_body(subject, region)
-        url = f"http://{served.grpc_address}/inference.GRPCInferenceService/ModelInfer"
-        flags = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
-    else:
-        body, header_length = http_body(subject, region)
-        url = f"http://127.0.0.1:{served.http_port}/v2/models/{subject.name}/infer"
-        flags = ["--h1", "-H", f"Inference-Header-Content-Length: {header_length}"]
+    """`protocol`: grpc, http (binary) or json. With `region` the inputs lie there, else in the request."""
+    body, flags, url = _request(served, subject, protocol, region)
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(body)
-        before_ok, before_failed = served.counters(subject.name)
+        before = served.counters(subject.name)
         before_cpu = served.cpu_seconds()
         done = subprocess.run(
             ["h2load", "-t1", f"-c{connections}", "-m1", f"-D{seconds}", "--warm-up-time=1",
@@ -105,14 +115,41 @@ def measure(
             capture_output=True, text=True, check=True, timeout=seconds + 60,
         )  # fmt: skip
     cpu = served.cpu_seconds() - before_cpu
-    ok, failed = served.counters(subject.name)
-    answered = ok - before_ok
+    after = served.counters(subject.name)
+    per_second = _number(r"finished in [\d.]+s, ([\d.]+) req/s", done.stdout)
+    # Where nobody counts, the warm-up is taken to be as fast as the rest.
+    answered, failed = per_second * (seconds + 1), 0
+    if before is not None and after is not None:
+        answered, failed = after[0] - before[0], after[1] - before[1]
     return Rate(
-        per_second=_number(r"finished in [\d.]+s, ([\d.]+) req/s", done.stdout),
+        per_second=per_second,
         mean_ms=_mean_ms(done.stdout),
         cpu_us_per_request=1e6 * cpu / answered if answered else float("nan"),
-        failed=failed - before_failed + _bad_statuses(done.stdout),
+        failed=failed + _bad_statuses(done.stdout),
     )
+
+
+def verify_load(served: ServerProcess, subject: Subject, protocol: str) -> None:
+    """Judges the answer to the very request that `measure` sends over HTTP."""
+    if protocol == "json":
+        verify_http(served, subject, json_body(subject), {})
+    else:
+        body, size = http_body(subject)
+        verify_http(served, subject, body, {_JSON_SIZE: str(size)})
+
+
+def _request(
+    served: ServerProcess, subject: Subject, protocol: str, region: ItemRegion | None
+) -> tuple[bytes, list[str], str]:
+    if protocol == "grpc":
+        url = f"http://{served.grpc_address}/inference.GRPCInferenceService/ModelInfer"
+        flags = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+        return grpc_body(subject, region), flags, url
+    url = f"http://127.0.0.1:{served.http_port}/v2/models/{subject.name}/infer"
+    if protocol == "json":
+        return json_body(subject), ["--h1"], url
+    body, size = http_body(subject, region)
+    return body, ["--h1", "-H", f"{_JSON_SIZE}: {size}"], url
 
 
 def _number(pattern: str, text: str) -> float:

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_MEASURED, _SHARED = "measured", "shared memory"
+from bench.goals import GOALS, Goal, Measured
+
+_GOALS, _MEASURED, _SHARED = "goals", "measured", "shared memory"
 
 
 @dataclass
@@ -79,6 +81,50 @@ def write_regions(path: Path, rows: Sequence[RegionRow], facts: Mapping[str, str
         *(row.line() for row in rows),
     ]
     return _put(path, _SHARED, lines)
+
+
+def write_goals(path: Path, measured: Measured, facts: Mapping[str, str]) -> str:
+    lines = [
+        "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
+        "",
+        "| row | load | runtime ÷ | ratio | must | aim | |",
+        "|---|---|---|---|---|---|---|",
+        *(_goal_line(goal, measured) for goal in GOALS),
+        "",
+        *map(_skipped, measured.skipped),
+        *([""] if measured.skipped else []),
+        "| load | server | requests/s | mean ms | server CPU µs/request | failed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (case, server), series in measured.series.items():
+        if not series.cpu_us:
+            lines.append(f"| {case} | {server} | {_spread(series.per_second)} | | | |")
+            continue
+        lines.append(
+            f"| {case} | {server} | {_spread(series.per_second)} | "
+            f"{statistics.median(series.mean_ms):.2f} | {statistics.median(series.cpu_us):.1f} | "
+            f"{series.failed} |"
+        )
+    return _put(path, _GOALS, lines)
+
+
+def _goal_line(goal: Goal, measured: Measured) -> str:
+    ratios = measured.ratios(goal)
+    start = f"| {goal.row} | {goal.case} | {' or '.join(goal.against)} | "
+    end = f"{goal.must:g} | {goal.aim:g} | "
+    if not ratios:
+        return f"{start}not measured | {end}|"
+    middle = statistics.median(ratios)
+    verdict = "aim" if middle >= goal.aim else "must" if middle >= goal.must else "**missed**"
+    return f"{start}{middle:.2f} [{min(ratios):.2f}..{max(ratios):.2f}] | {end}{verdict} |"
+
+
+def _skipped(text: str) -> str:
+    return f"Not measured: {text}."
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.0f} [{min(values):.0f}..{max(values):.0f}]"
 
 
 def _put(path: Path, mark: str, lines: Sequence[str]) -> str:

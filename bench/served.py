@@ -1,42 +1,23 @@
-"""The runtime as users start it, with one repository of the subjects."""
+"""The runtime as users start it, with one repository of the subjects; and the bare probe beside it."""
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
 from typing import Any
 
+import numpy as np
+import orjson
 import tritonclient.grpc as triton
 import urllib3
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 
+from bench.processes import Ports, ServerProcess, listens, running
 from bench.subjects import Subject
 
-_START_LIMIT_S = 60
 
-
-@dataclass(frozen=True)
-class Served:
-    pid: int
-    http_port: int
-    grpc_port: int
-
-    @property
-    def grpc_address(self) -> str:
-        return f"127.0.0.1:{self.grpc_port}"
-
-    def cpu_seconds(self) -> float:
-        """User and system time of the server's process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
+class Served(ServerProcess):
     def counters(self, model: str) -> tuple[int, int]:
         """Successful and failed requests so far. What the loader itself cut off is no failure."""
         url = f"http://127.0.0.1:{self.http_port}/v2/switchyard/statistics"
@@ -49,7 +30,13 @@ class Served:
         )
 
 
-def write_repository(folder: Path, subjects: list[Subject]) -> None:
+class Probe(ServerProcess):
+    def counters(self, model: str) -> tuple[int, int]:
+        url = f"http://127.0.0.1:{self.http_port}/counts"
+        return urllib3.request("GET", url, timeout=10).json()[model], 0
+
+
+def write_repository(folder: Path, subjects: Sequence[Subject]) -> None:
     for subject in subjects:
         version = folder / subject.name / "1"
         version.mkdir(parents=True)
@@ -59,32 +46,37 @@ def write_repository(folder: Path, subjects: list[Subject]) -> None:
 
 @contextmanager
 def serve(repository: Path, *options: str) -> Iterator[Served]:
-    ports = _free_ports(3)
-    process = subprocess.Popen(
-        [
+    def command(ports: Ports) -> list[str]:
+        return [
             sys.executable, "-m", "inference_runtime", f"--model-repository={repository}",
-            f"--http-port={ports[0]}", f"--grpc-port={ports[1]}", f"--metrics-port={ports[2]}",
+            f"--http-port={ports.http}", f"--grpc-port={ports.grpc}",
+            f"--metrics-port={ports.metrics}",
             "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", *options,
-        ],
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    served = Served(process.pid, ports[0], ports[1])
-    try:
-        _wait_ready(served, process)
-        yield served
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        ]  # fmt: skip
+
+    with running(command, _is_ready) as process:
+        yield Served(process.pid, process.http_port, process.grpc_port)
 
 
-def verify(served: Served, subject: Subject) -> None:
+@contextmanager
+def serve_probe(files: Sequence[Path]) -> Iterator[Probe]:
+    def command(ports: Ports) -> list[str]:
+        return [
+            sys.executable, "-m", "bench.probe", f"--http-port={ports.http}",
+            f"--grpc-port={ports.grpc}", *map(str, files),
+        ]  # fmt: skip
+
+    with running(command, lambda ports: listens(ports.grpc)) as process:
+        yield Probe(process.pid, process.http_port, process.grpc_port)
+
+
+def verify(server: ServerProcess, subject: Subject) -> None:
     """One real answer, judged, before any load: h2load does not look at answers."""
-    client = triton.InferenceServerClient(served.grpc_address)
+    client = triton.InferenceServerClient(server.grpc_address)
     inputs = []
     for name, array in subject.item.items():
         entry = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
-        entry.set_data_from_numpy(array)
+        entry.set_data_from_numpy(np.ascontiguousarray(array))
         inputs.append(entry)
     result = client.infer(subject.name, inputs)
     outputs: dict[str, Any] = {
@@ -94,27 +86,33 @@ def verify(served: Served, subject: Subject) -> None:
     client.close()
 
 
-def _wait_ready(served: Served, process: subprocess.Popen[bytes]) -> None:
-    client = triton.InferenceServerClient(served.grpc_address)
-    deadline = time.monotonic() + _START_LIMIT_S
-    while True:
-        try:
-            if client.is_server_ready(client_timeout=2):
-                client.close()
-                return
-        except triton.InferenceServerException:
-            pass
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("the runtime did not become ready; run it by hand to see why")
-        time.sleep(0.1)
+def verify_http(
+    server: ServerProcess, subject: Subject, body: bytes, headers: Mapping[str, str]
+) -> None:
+    """The same for the very body that the load consists of, binary or JSON."""
+    url = f"http://127.0.0.1:{server.http_port}/v2/models/{subject.name}/infer"
+    answer = urllib3.request("POST", url, body=body, headers=dict(headers), timeout=30)
+    if answer.status != 200:
+        raise RuntimeError(f"{subject.name} answered {answer.status}: {answer.data[:500]!r}")
+    size = int(answer.headers.get("Inference-Header-Content-Length", len(answer.data)))
+    position, outputs = size, {}
+    for entry in orjson.loads(answer.data[:size])["outputs"]:
+        kind = triton_to_np_dtype(entry["datatype"])
+        if "data" in entry:
+            array = np.array(entry["data"], kind)
+        else:
+            length = entry["parameters"]["binary_data_size"]
+            array = np.frombuffer(answer.data[position : position + length], kind)
+            position += length
+        outputs[entry["name"]] = array.reshape(entry["shape"])
+    subject.check(outputs)
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket() for _ in range(count)]
+def _is_ready(ports: Ports) -> bool:
+    client = triton.InferenceServerClient(f"127.0.0.1:{ports.grpc}")
     try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+        return bool(client.is_server_ready(client_timeout=2))
+    except triton.InferenceServerException:
+        return False
     finally:
-        for s in sockets:
-            s.close()
+        client.close()

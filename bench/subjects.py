@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
+import onnxruntime
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
+from bench import graphs
 from stack.corpus.models import Corpus
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -48,22 +48,46 @@ def corpus_subjects(corpus: Corpus) -> list[Subject]:
     ]
 
 
+def generated_subjects(folder: Path) -> dict[str, Subject]:
+    """The three that goals speak of: where the server is all the cost, half of it, and next to nothing."""
+    small = np.arange(16, dtype=np.int32).reshape(1, 16)
+    random = np.random.default_rng(7)
+    pixels = random.random((1, 784), np.float32)
+    image = random.random((1, 3, 224, 224), np.float32)
+
+    def adds(out: Tensors) -> None:
+        np.testing.assert_array_equal(out["SUM"], small + small[:, ::-1])
+        np.testing.assert_array_equal(out["DIFFERENCE"], small - small[:, ::-1])
+
+    subjects = [
+        Subject("tiny", graphs.tiny(folder), {"INPUT0": small, "INPUT1": small[:, ::-1]}, 32, adds),
+        _like_the_file("mlp", graphs.mlp(folder), {"x": pixels}, 32),
+        _like_the_file("cnn", graphs.cnn(folder), {"input": image}, 8),
+    ]
+    return {subject.name: subject for subject in subjects}
+
+
 def picture_subject(folder: Path) -> Subject:
     """An item of 588 KiB before a model that does next to nothing: what is measured is the way there."""
-    shape = [1, 3, 224, 224]
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", *shape[1:]])
-    means = helper.make_tensor_value_info("means", TensorProto.FLOAT, ["batch", 3, 1, 1])
-    node = helper.make_node("GlobalAveragePool", ["image"], ["means"])
-    graph = helper.make_graph([node], "picture", [image], [means])
-    file = folder / "picture.onnx"
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(file))
+    shape = (1, 3, 224, 224)
     item = np.linspace(0, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
 
     def check(out: Tensors) -> None:
         np.testing.assert_allclose(out["means"].ravel(), item.mean((0, 2, 3)), rtol=1e-3)
 
-    return Subject("picture", file, {"image": item}, 8, check)
+    return Subject("picture", graphs.picture(folder), {"image": item}, 8, check)
+
+
+def _like_the_file(name: str, file: Path, item: Tensors, batch: int) -> Subject:
+    """Judged by what ONNX Runtime itself makes of the item."""
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    output = session.get_outputs()[0].name
+    wanted = session.run([output], dict(item))[0]
+
+    def check(out: Tensors) -> None:
+        np.testing.assert_allclose(out[output], wanted, rtol=1e-3, atol=1e-4)
+
+    return Subject(name, file, item, batch, check)
 
 
 def batch_of(item: Tensors, size: int) -> dict[str, NDArray[Any]]:

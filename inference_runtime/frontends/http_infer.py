@@ -27,7 +27,7 @@ JSON_SIZE: Final = "inference-header-content-length"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _INFLATE_INLINE: Final = 16384
 # JSON of this size stops the loop for longer than others should wait: it is read in a thread.
-_HEAVY: Final = 1 << 20
+_HEAVY: Final = 1 << 18
 _RAISE_IT: Final = " Use --http-max-input-size to increase the limit."
 _NO_JSON_SIZE: Final = -1
 

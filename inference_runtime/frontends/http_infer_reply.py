@@ -19,6 +19,8 @@ _BINARY: Final = b"application/octet-stream"
 # From here on the tensors are written as they lie instead of being joined to the head.
 _JOIN_BELOW: Final = 262144
 _DEFLATE_INLINE: Final = 65536
+# Tensors of more bytes are written as text in a thread.
+_TEXT_INLINE: Final = 65536
 
 
 class PreparedReply:
@@ -83,11 +85,43 @@ class InferReplies:
     def _encode(
         self, connection: Http1Connection, request: InferRequest, answer: InferResponse
     ) -> None:
+        work = partial(http_answer.encode, request.head, request.id, answer, request.version)
+        size = sum(map(len, answer.data))
+        if size > _TEXT_INLINE and not http_answer.is_plain(request.head, answer.head):
+            future = asyncio.get_running_loop().run_in_executor(None, work)
+            future.add_done_callback(partial(self._encoded, connection, request, answer))
+            return
         try:
-            encoded = http_answer.encode(request.head, request.id, answer, request.version)
+            encoded = work()
         except RuntimeFault as fault:
             self._failed(connection, request, fault)
             return
+        self._write(connection, request, answer, encoded)
+
+    def _encoded(
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        future: "asyncio.Future[HttpAnswer]",
+    ) -> None:
+        if future.cancelled() or connection.closing:
+            return
+        try:
+            self._write(connection, request, answer, future.result())
+        except RuntimeFault as fault:
+            self._failed(connection, request, fault)
+        except Exception:  # noqa: BLE001 - nobody else waits for this future
+            _log.exception("an answer could not be encoded")
+            connection.abort()
+
+    def _write(
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        encoded: HttpAnswer,
+    ) -> None:
         if self._encoding:
             self._compress(connection, request, encoded)
             return

@@ -19,6 +19,9 @@ class Batch:
         # All of one plan, the usual case, is joined and split without looking at each request.
         self.uniform = len(requests) == 1 or _uniform(requests)
 
+    def input_bytes(self) -> int:
+        return sum(len(data) for request in self.requests for data in request.data)
+
 
 def _uniform(requests: Sequence[InferRequest]) -> bool:
     plans = [request.plan for request in requests]

@@ -1,7 +1,7 @@
 """Where a batch runs: on the event loop when that is cheaper than handing it to a thread, else on one.
 
 Decided per model and per size of batch (sizes are grouped by powers of two) from measured run times.
-A size begins in the thread. It moves to the loop when the *quickest* of some runs is under the limit,
+The size is the number of rows, and where a model's shapes are free also the bytes of its inputs. A size begins in the thread. It moves to the loop when the *quickest* of some runs is under the limit,
 because a thread's own time includes waits for the interpreter lock; it moves back when the *average*
 on the loop is well above the limit, and each such mistake makes the next try twice as long in coming;
 one run that stalls the loop is enough to move it back for long.
@@ -20,6 +20,9 @@ MOST_SAMPLES = 4096
 STALL_NS = 200_000_000
 _SMOOTHING = 8  # an average over about as many runs
 _OUTLIER = 4  # times the leaving limit is the most that one run counts
+
+
+_Step = tuple[int, int]  # powers of two: of the input bytes (0: not looked at), and of the rows
 
 
 class ExecutionPlace(enum.Enum):
@@ -44,23 +47,33 @@ class _Size:
 
 
 class ExecutionPlacement:
-    def __init__(self, place: ExecutionPlace = ExecutionPlace.AUTO, *, instances: int = 1) -> None:
+    """`by_bytes`: rows alone do not say how much work a batch is, so callers pass the bytes of its inputs."""
+
+    def __init__(
+        self,
+        place: ExecutionPlace = ExecutionPlace.AUTO,
+        *,
+        instances: int = 1,
+        by_bytes: bool = False,
+    ) -> None:
         self._place = place
+        self.by_bytes = by_bytes and place is ExecutionPlace.AUTO
         self._enter_ns = max(INLINE_BELOW_NS // max(instances, 1), INLINE_FLOOR_NS)
         self._leave_ns = self._enter_ns * LEAVE_FACTOR
-        self._sizes: dict[int, _Size] = {}
+        self._sizes: dict[_Step, _Size] = {}
 
-    def inline(self, rows: int) -> bool:
+    def inline(self, rows: int, input_bytes: int = 0) -> bool:
         """Whether a batch of that many rows may run on the event loop now."""
         if self._place is not ExecutionPlace.AUTO:
             return self._place is ExecutionPlace.INLINE
-        size = self._sizes.get(rows.bit_length())
-        return size.inline if size is not None else self._foreseen(rows.bit_length())
+        step = (input_bytes.bit_length(), rows.bit_length())
+        size = self._sizes.get(step)
+        return size.inline if size is not None else self._foreseen(step)
 
-    def measured(self, rows: int, took_ns: int, *, inline: bool) -> None:
+    def measured(self, rows: int, took_ns: int, *, inline: bool, input_bytes: int = 0) -> None:
         if self._place is not ExecutionPlace.AUTO:
             return
-        step = rows.bit_length()
+        step = (input_bytes.bit_length(), rows.bit_length())
         size = self._sizes.get(step)
         if size is None:
             size = self._sizes[step] = _Size()
@@ -100,12 +113,19 @@ class ExecutionPlacement:
         size.inline = True
         size.average_ns = min(float(took_ns), self._enter_ns)
 
-    def _foreseen(self, step: int) -> bool:
+    def _foreseen(self, step: _Step) -> bool:
         """A size never seen: twice the rows are taken to need twice the time, fewer rows no more."""
         for known in sorted(self._sizes, reverse=True):
             size = self._sizes[known]
             if size.inline:
-                return size.average_ns * (1 << max(step - known, 0)) < self._enter_ns
-            if known <= step:
+                return size.average_ns * _growth(known, step) < self._enter_ns
+            if known[0] <= step[0] and known[1] <= step[1]:
                 return False
         return False
+
+
+def _growth(known: _Step, step: _Step) -> int:
+    """Longer rows may cost the square of their length, as attention does."""
+    rows = max(step[1] - known[1], 0)
+    length = max(step[0] - known[0] - rows, 0)
+    return 1 << (rows + 2 * length)

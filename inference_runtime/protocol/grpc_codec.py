@@ -33,7 +33,7 @@ _KEY_LIMIT: Final = 16384
 # Below this a copy of the bytes is cheaper than a view of them.
 COPY_BELOW: Final = 8192
 # From here on typed contents stop the loop for longer than others should wait.
-HEAVY: Final = 1 << 20
+HEAVY: Final = 1 << 17
 
 Split = tuple["InferPlan", str, Sequence[Bytes]]
 

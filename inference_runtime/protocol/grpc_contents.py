@@ -1,5 +1,6 @@
 """Typed tensor contents of a ModelInferRequest → the bytes a tensor has on the wire."""
 
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ _FIELDS: Final = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
+_SLICE: Final = 65536
 # What each field stands for in messages, when it was not expected.
 _HOLDS: Final = {
     "bool_contents": "BOOL",
@@ -54,13 +56,23 @@ def pack(entry: Any, model_name: str) -> bytes:
 
 def _pack_numbers(entry: Any, values: Any) -> bytes:
     row = BY_WIRE[entry.datatype]
-    wide = np.fromiter(values, _wide(row.dtype), len(values))
+    wide = _array(values, _wide(row.dtype))
     narrow = wide.astype(row.dtype)
     if row.dtype.kind in "iu" and not (narrow == wide).all():
         raise InvalidArgument(
             f"a value of input tensor '{entry.name}' is out of range for datatype '{entry.datatype}'"
         )
     return narrow.tobytes()
+
+
+def _array(values: Any, dtype: np.dtype[np.generic]) -> np.ndarray[Any, Any]:
+    """In slices: one pass over millions of elements would hold the interpreter, also from a thread."""
+    source = iter(values)
+    array = np.empty(len(values), dtype)
+    for start in range(0, len(array), _SLICE):
+        count = min(_SLICE, len(array) - start)
+        array[start : start + count] = np.fromiter(islice(source, count), dtype, count)
+    return array
 
 
 def _wide(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

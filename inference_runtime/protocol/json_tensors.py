@@ -4,6 +4,7 @@ Numbers that do not fit their datatype are refused (Triton would wrap them): a p
 number looks right and is not.
 """
 
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from inference_runtime.spec.datatypes import BY_WIRE, Datatype
 from inference_runtime.spec.messages import Bytes
 
 _DATA_DEPTH: Final = 100
+# Long tensors are worked on piece by piece: one call over millions of elements would hold the interpreter,
+# and with it everybody else, also from a thread.
+_SLICE: Final = 16384
 _Array = np.ndarray[Any, Any]
 
 
@@ -50,10 +54,26 @@ def encode(name: str, row: Datatype, data: Bytes) -> bytes:
     if row.wire == "BYTES":
         return _encode_strings(name, data)
     if row.wire == "BOOL":
-        return orjson.dumps(np.frombuffer(data, np.uint8).astype(bool).tolist())
+        return _in_slices(np.frombuffer(data, np.uint8), _encode_bools)
     values = np.frombuffer(data, row.dtype)
-    if values.dtype.kind == "f":
-        return _encode_floats(values)
+    return _in_slices(values, _encode_floats if values.dtype.kind == "f" else _encode_integers)
+
+
+def _in_slices(values: _Array, encode_slice: Callable[[_Array], bytes]) -> bytes:
+    if len(values) <= _SLICE:
+        return encode_slice(values)
+    pieces = [
+        encode_slice(values[start : start + _SLICE])[1:-1]
+        for start in range(0, len(values), _SLICE)
+    ]
+    return b"[" + b",".join(pieces) + b"]"
+
+
+def _encode_bools(values: _Array) -> bytes:
+    return orjson.dumps(values.astype(bool).tolist())
+
+
+def _encode_integers(values: _Array) -> bytes:
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -77,7 +97,7 @@ def _flatten(data: list[Any]) -> list[Any]:
 
 
 def _pack(name: str, row: Datatype, flat: list[Any]) -> bytes:
-    kinds = set(map(type, flat))
+    kinds = _kinds(flat)
     if row.wire == "BYTES":
         _require(kinds <= {str} and TOO_DEEP not in flat, "non-string", "string")
         return byte_strings.pack([element.encode() for element in flat])
@@ -94,16 +114,31 @@ def _pack(name: str, row: Datatype, flat: list[Any]) -> bytes:
     else:
         _require(kinds <= {int}, "non-signed-integer", "signed-integer")
     try:
-        return np.array(flat, row.dtype).tobytes()
+        return _array(flat, row.dtype).tobytes()
     except OverflowError:
         bounds = np.iinfo(row.dtype.name)
         bad = next(value for value in flat if not bounds.min <= value <= bounds.max)
         raise _out_of_range(name, row, bad) from None
 
 
+def _kinds(flat: list[Any]) -> set[type]:
+    if len(flat) <= _SLICE:
+        return set(map(type, flat))
+    slices = (flat[start : start + _SLICE] for start in range(0, len(flat), _SLICE))
+    return {kind for piece in slices for kind in set(map(type, piece))}
+
+
+def _array(flat: list[Any], dtype: np.dtype[Any]) -> _Array:
+    """Raises OverflowError for a number that does not fit."""
+    if len(flat) <= _SLICE:
+        return np.array(flat, dtype)
+    slices = (flat[start : start + _SLICE] for start in range(0, len(flat), _SLICE))
+    return np.concatenate([np.array(piece, dtype) for piece in slices])
+
+
 def _pack_floats(name: str, row: Datatype, flat: list[Any]) -> bytes:
     try:
-        wide = np.array(flat, np.float64)
+        wide = _array(flat, np.dtype(np.float64))
     except OverflowError:
         raise InvalidArgument(
             f"Unable to parse 'data': a value is out of range for datatype {row.wire} of input '{name}'"

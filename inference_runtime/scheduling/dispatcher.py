@@ -180,7 +180,8 @@ class Dispatcher:
                     self._await_company(step.at_ns, now_ns)
                 return
             self._inflight.start(step.requests)
-            if not self._placement.inline(step.rows):
+            size = step.input_bytes() if self._placement.by_bytes else 0
+            if not self._placement.inline(step.rows, size):
                 instance.run_in_thread(step, self._finished)
                 continue
             now_ns = self._run_inline(instance, step)
@@ -191,15 +192,21 @@ class Dispatcher:
     def _run_inline(self, instance: Instance, batch: Batch) -> int:
         execution = instance.run(batch)
         self._group.release(instance)
-        self._placement.measured(batch.rows, execution.times.compute_ns, inline=True)
+        self._measured(execution, inline=True)
         self._settle(instance, execution)
         return self._clock()
 
     def _finished(self, instance: Instance, execution: Execution) -> None:
         self._group.release(instance)
-        self._placement.measured(execution.batch.rows, execution.times.compute_ns, inline=False)
+        self._measured(execution, inline=False)
         self._dispatch()  # first of all: the instance computes while the answers are written
         self._settle(instance, execution)
+
+    def _measured(self, execution: Execution, *, inline: bool) -> None:
+        batch, placement = execution.batch, self._placement
+        size = batch.input_bytes() if placement.by_bytes else 0
+        took_ns = execution.times.compute_ns
+        placement.measured(batch.rows, took_ns, inline=inline, input_bytes=size)
 
     def _settle(self, instance: Instance, execution: Execution) -> None:
         if self._order is None:

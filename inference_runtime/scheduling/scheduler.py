@@ -98,6 +98,7 @@ def build_scheduler(
             if runners or any(loaded.host_policy or loaded.health for loaded in active)
             else execution_place(config),
             instances=len(active),
+            by_bytes=_has_free_sizes(config),
         ),
     )
     queueing: Dispatcher | SequenceScheduler
@@ -239,6 +240,10 @@ def _group(
     group = LimitedInstanceGroup(members, claimants, limiter)
     group.join()
     return group
+
+
+def _has_free_sizes(config: ModelConfig) -> bool:
+    return any(-1 in spec.dims or spec.datatype == "BYTES" for spec in config.inputs)
 
 
 def execution_place(config: ModelConfig) -> ExecutionPlace:

@@ -109,3 +109,30 @@ def test_several_instances_ask_for_a_cheaper_model():
 def test_the_configs_word_is_final(place, inline):
     placement = ExecutionPlacement(place)
     assert set(run(placement, 1, 10 * US if not inline else 10 * MS, 100)) == {inline}
+
+
+def test_a_much_larger_input_is_measured_in_the_thread_before_it_may_stop_the_loop():
+    placement = ExecutionPlacement(by_bytes=True)
+    for _ in range(FIRST_SAMPLES):
+        placement.measured(1, 20 * US, inline=False, input_bytes=64)
+    assert placement.inline(1, 64)
+    assert placement.inline(1, 120)  # a little more: at most four times the time
+    assert not placement.inline(1, 1 << 20)
+
+
+def test_many_short_rows_do_not_count_as_one_long_row():
+    placement = ExecutionPlacement(by_bytes=True)
+    for _ in range(FIRST_SAMPLES):
+        placement.measured(1, 20 * US, inline=False, input_bytes=64)
+    assert placement.inline(8, 8 * 64)
+    assert not placement.inline(1, 8 * 64)
+
+
+def test_a_long_input_that_proved_dear_does_not_keep_short_ones_off_the_loop():
+    placement = ExecutionPlacement(by_bytes=True)
+    for size, took_ns in ((64, 20 * US), (1 << 20, 30 * MS)):
+        for _ in range(FIRST_SAMPLES):
+            placement.measured(1, took_ns, inline=False, input_bytes=size)
+    assert placement.inline(1, 64)
+    assert not placement.inline(1, 1 << 20)
+    assert not placement.inline(1, 1 << 21)
