@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inference_runtime import errors
-from inference_runtime.errors import FailureReason, Internal, RuntimeFault
+from inference_runtime.errors import FailureReason, FaultCode, Internal, RuntimeFault
 from inference_runtime.spec.messages import (
     RequestedOutput,
     RequestHead,
@@ -93,14 +93,15 @@ def read_region_plan(value: Sequence[Any]) -> RegionPlan:
 
 def fault_value(fault: RuntimeFault) -> list[str]:
     known = next(kind for kind in type(fault).__mro__ if _FAULTS.get(kind.__name__) is kind)
-    return [known.__name__, fault.text, fault.reason.value]
+    return [known.__name__, fault.text, fault.reason.value, fault.code.value]
 
 
 def read_fault(value: Sequence[str]) -> RuntimeFault:
-    name, text, reason = value
+    name, text, reason, code = value
     kind = _FAULTS.get(name, Internal)
     fault = kind.__new__(kind)
     RuntimeFault.__init__(fault, text, reason=FailureReason(reason))
+    fault.code = FaultCode(code)
     return fault
 
 

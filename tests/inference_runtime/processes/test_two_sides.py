@@ -17,6 +17,7 @@ from inference_runtime.errors import (
     Cancelled,
     DeadlineExceeded,
     FailureReason,
+    FaultCode,
     Internal,
     NotFound,
     RuntimeFault,
@@ -394,8 +395,10 @@ class _Own(Unavailable):
     ],
 )
 def test_faults_survive(fault, kind):
+    fault.code = FaultCode.DENIED  # as a model may have chosen it
     read = messages.read_fault(messages.fault_value(fault))
     assert (type(read), read.text, read.reason) == (kind, fault.text, fault.reason)
+    assert read.code is FaultCode.DENIED
 
 
 def test_the_options_of_front_ends_survive():
