@@ -306,10 +306,10 @@ async def test_a_client_that_leaves_is_told_to_its_route():
     assert wire.transport.out == b""
 
 
-async def test_a_route_that_fails_when_its_client_leaves_does_not_keep_the_connection():
+async def test_a_route_that_fails_when_its_client_leaves_does_not_keep_the_connection(monkeypatch):
     wire = Wire()
     wire.app.later = True
-    wire.app.left = None
+    monkeypatch.setattr(wire.app, "left", None)
     wire.feed(get())
     with pytest.raises(AttributeError):
         wire.connection.connection_lost(None)
