@@ -137,6 +137,13 @@ _JSON = (
     b'"shape":[1,2],"datatype":"INT32","data":[[1,2]]},{"name":"B","shape":[1],"datatype":"BYTES",'
     b'"parameters":{"binary_data_size":8}}],"outputs":[{"name":"O","parameters":{"classification":2}}]}'
 )
+# Found by the fuzzer: a string without an end, which once took seconds to be refused.
+_ENDLESS = (
+    b'{"P:true}:' + b"\xff" * 40 + b"}",
+    b'{"a":"' + b"x" * 100_000,
+    b'{"a":' + b'"\\' * 50_000,
+    b'{"a":"' + b'\\"' * 50_000,
+)
 _PROTO = pb.ModelInferRequest(
     model_name="m",
     id="1",
@@ -160,8 +167,14 @@ TARGETS: dict[str, Target] = {
             b"GET / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
         ),
     ),
-    "http_infer": Target(http_infer, (_JSON,)),
-    "generate": Target(generate, (b'{"PROMPT":"a","N":[1,2,3,4],"parameters":{"X":1},"k":true}',)),
+    "http_infer": Target(http_infer, (_JSON, *_ENDLESS)),
+    "generate": Target(
+        generate,
+        (
+            *_ENDLESS,
+            b'{"PROMPT":"a","N":[1,2,3,4],"parameters":{"X":1},"k":true}',
+        ),
+    ),
     "load_parameters": Target(
         load_parameters,
         (b'{"parameters":{"config":"{}","file:1/model.onnx":"YWJj","unload_dependents":true}}',),

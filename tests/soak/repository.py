@@ -26,7 +26,7 @@ def write_repository(path: Path) -> None:
         write_model(path, name, add_sub(), config="max_batch_size: 8 dynamic_batching { }")
     write_model(path, "comes_and_goes", add_constant(1))
     for strategy in ("direct", "oldest"):
-        config = accumulator_config(f"{strategy} {{ }}", idle_us=2_000_000)
+        config = accumulator_config(f"{strategy} {{ }}", idle_us=60_000_000)
         write_model(path, f"sums_{strategy}", accumulator(), config=config)
     write_echo(path, "cached", rows=8, more="response_cache { enable: true }")
     write_echo(path, "limited", rows=8, needs=need("slot"), instances=2)

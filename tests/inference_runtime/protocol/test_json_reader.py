@@ -138,3 +138,21 @@ def test_of_a_key_given_twice_the_first_counts(text, found):
         assert value == json.loads(text)
     else:
         assert {key: value[key] for key in found} == found
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"P:true}:' + b"\xff" * 60 + b"}",
+        b'{"a":"' + b"x" * 1_000_000,
+        b'{"a":' + b'"\\' * 500_000,
+        b'{"a":"' + b'\\"' * 500_000,
+        b'"' * 1_000_001,
+        b'{"a":NaN,"b":"' + b"y\\" * 500_000,
+    ],
+)
+def test_a_string_without_an_end_is_refused_in_one_pass(text):
+    for parse in (json_reader.parse, json_reader.parse_pairs):
+        with pytest.raises(InvalidArgument, match="failed to parse the request JSON buffer"):
+            parse(text)
