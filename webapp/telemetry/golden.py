@@ -36,4 +36,5 @@ def _golden(metric: str, totals: Totals | None) -> float | None:
     if totals is None:
         return None
     value = value_of(metric, totals)
-    return METRICS[metric].idle if value is None else value
+    idle = value is None and not totals.requests  # under traffic, what is not told is unknown
+    return METRICS[metric].idle if idle else value

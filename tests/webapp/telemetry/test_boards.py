@@ -133,6 +133,7 @@ def test_live_page_offers_a_call_to_make_when_nothing_was_served(world: World) -
     page = world.client("viewer").get("/live/")
     assert page.status_code == 200
     assert b"Nothing is loaded" in page.content
+    assert b'href="/upload/"' in page.content.partition(b"Nothing is loaded")[2]
     assert b"/live/figures/?board=live" in page.content
 
 
