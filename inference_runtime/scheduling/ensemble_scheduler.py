@@ -99,6 +99,8 @@ class EnsembleScheduler:
         self._runs: dict[InferRequest, _Run] = {}
         self._active = [0] * len(self._steps)
         self._gates: list[deque[tuple[_Run, Key]]] = [deque() for _ in self._steps]
+        self._freed: deque[int] = deque()  # steps with room for one more
+        self._releasing = False
         self._request_heads: dict[Hashable, RequestHead] = {}
         self._response_heads: dict[Hashable, ResponseHead] = {}
         self._draining = False
@@ -323,11 +325,24 @@ class EnsembleScheduler:
         return {outputs[name]: given.get(name) for name in call.run.flow.view.asked[call.step]}
 
     def _leave(self, index: int) -> None:
-        """A request of the step has ended: the next one that waited for that may begin."""
+        """A request of the step has ended: those that wait for that may begin."""
         self._active[index] -= 1
-        gate = self._gates[index]
-        while gate and self._active[index] < self._max_inflight:
-            run, key = gate.popleft()
+        if not self._gates[index]:
+            return
+        self._freed.append(index)
+        if self._releasing:
+            return  # one level deep: those let in may end at once, and hundreds may wait
+        self._releasing = True
+        try:
+            while self._freed:
+                self._let_in(self._freed.popleft())
+        finally:
+            self._releasing = False
+
+    def _let_in(self, index: int) -> None:
+        # The gate is looked up each time: a request that fails takes what it had there with it.
+        while self._gates[index] and self._active[index] < self._max_inflight:
+            run, key = self._gates[index].popleft()
             run.gated -= 1
             if run.fault is None:
                 run.ready.append((index, key))
