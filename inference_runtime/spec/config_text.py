@@ -19,7 +19,7 @@ def config_from_text(text: str) -> pb.ModelConfig:
     """Raises InvalidArgument that names line and column."""
     try:
         return text_format.Parse(text, pb.ModelConfig())
-    except text_format.ParseError as error:
+    except (text_format.ParseError, ValueError) as error:
         raise InvalidArgument(f"config.pbtxt can not be read: {error}") from error
 
 

@@ -189,7 +189,9 @@ TARGETS: dict[str, Target] = {
             b"\x05" + frame(1, 0, 1, BLOCKS[1][:9]) + frame(9, 4, 1, BLOCKS[1][9:]),
         ),
     ),
-    "config_text": Target(config_text, (_CONFIG,)),
+    "config_text": Target(
+        config_text, (_CONFIG, b'input { name: "x" data_type: ' + b"6" * 60 + b" }")
+    ),
     "config_json": Target(
         config_json, (b'{"name":"m","max_batch_size":4,"input":[{"dims":["1"]}]}',)
     ),
