@@ -20,7 +20,6 @@ from inference_runtime.spec.messages import RequestHead
 
 CHANGES: Final = 0  # where in the shared page they are counted
 _SIZES: Final = struct.Struct("<BI")
-_PATIENCE_S: Final = 30.0
 _ENTRIES: Final = 1024
 _BYTES: Final = 64 << 20
 CONFIG, METADATA, UNITS = "config", "metadata", "units"
@@ -32,7 +31,7 @@ class Catalogue:
     def __init__(
         self, page: "memoryview[int]", asking: socket.socket, *, lost: Callable[[], NoReturn]
     ) -> None:
-        asking.settimeout(_PATIENCE_S)
+        asking.setblocking(True)
         self._lost = lost
         self._page = page
         self._asking = asking
@@ -84,7 +83,7 @@ class Catalogue:
             self._asking.sendall(orjson.dumps([kind, name, version]) + b"\n")
             failed, size = _SIZES.unpack(self._receive(_SIZES.size))
             text = self._receive(size)
-        except OSError:  # a time-out is one, and what came after it would answer another question
+        except OSError:
             self._lost()
         if failed:
             raise messages.read_fault(orjson.loads(text))

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 HTTP: Final = "HTTP"  # as traces call the protocol
 HEADS: Final = 4096  # that a front end may have named at once
 _ANSWER_HEADS: Final = 2048
-_CALLS: Final = 1024  # of one front end, under way
+_CALLS: Final = 2048  # of one front end, under way; it stops at half as many
 # A front end that leaves this much unread has stopped reading, and is ended.
 UNREAD_LIMIT: Final = 1 << 30
 

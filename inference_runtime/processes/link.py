@@ -1,6 +1,7 @@
 """Two rings and two wake-ups: frames from one event loop to another, sent together once a turn."""
 
 import asyncio
+import contextlib
 import mmap
 import os
 from collections import deque
@@ -60,12 +61,15 @@ class Link:
         received: Callable[[Bytes], None],
         broken: Callable[[Exception], None],
     ) -> None:
-        memory = memoryview(mmap.mmap(fds.memory, MEMORY_SIZE))
+        self._memory = mmap.mmap(fds.memory, MEMORY_SIZE)
+        memory = memoryview(self._memory)
         middle = _PAGE + HEADER_SIZE + RING_SIZE
         requests, answers = memory[_PAGE:middle], memory[middle:]
         self.page = memory[:_PAGE].cast("Q")  # what the executor tells without a message
         self._writer = RingWriter(answers if executor else requests)
         self._reader = RingReader(requests if executor else answers, limit=_MESSAGE_LIMIT)
+        for view in (requests, answers, memory):
+            view.release()  # those made of them stay
         self._own_wake = fds.wake_executor if executor else fds.wake_front_end
         self._other_wake = fds.wake_front_end if executor else fds.wake_executor
         self._fds = fds
@@ -95,6 +99,12 @@ class Link:
         self._frames.clear()
         self._waiting.clear()
         self._fds.close()
+        self._writer.release()
+        self._reader.release()
+        self.page.release()
+        # Whoever still looks at it, as a traceback may, keeps it for as long.
+        with contextlib.suppress(BufferError):
+            self._memory.close()
 
     def send(self, head: bytes, data: Sequence[Bytes], size: int) -> None:
         """One frame of `size` bytes, at the end of this turn of the loop."""
@@ -106,9 +116,12 @@ class Link:
             frames.append(head)
             frames += data
         if not self._flushing:
+            if self._loop is None:
+                self._frames.clear()
+                self._waiting.clear()
+                return
             self._flushing = True
-            if self._loop is not None:
-                self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush)
 
     def _gather(self) -> None:
         if self._frames:
@@ -122,7 +135,6 @@ class Link:
     def _flush(self) -> None:
         self._flushing = False
         if self._loop is None:
-            self._frames.clear()
             return
         self._gather()
         if not self._full:

@@ -73,6 +73,11 @@ class RingWriter:
                 return False
         return True
 
+    def release(self) -> None:
+        """The memory is no more; neither may this be."""
+        self._marks.release()
+        self._room.release()
+
     def ask_for_room(self) -> None:
         """Before the reader is woken: it will see this, and wake us when it has read."""
         self._marks[_WAITING] = 1
@@ -134,6 +139,11 @@ class RingReader:
             if message is not None:
                 return message
         return None
+
+    def release(self) -> None:
+        """The memory is no more; neither may this be."""
+        self._marks.release()
+        self._room.release()
 
     def room_is_asked_for(self) -> bool:
         """Asked after reading: the writer waits, and is to be woken."""

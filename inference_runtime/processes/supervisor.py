@@ -292,10 +292,12 @@ class FrontEndProcess:
             await event.wait()
 
     def count_changes(self, count: int) -> None:
-        self._link.page[CHANGES] = count
+        if not self.ended.is_set():
+            self._link.page[CHANGES] = count
 
     def send_log_settings(self, values: dict[str, Any]) -> None:
-        self._intake.send_log_settings(values)
+        if not self.ended.is_set():
+            self._intake.send_log_settings(values)
 
     def kill(self) -> None:
         if not self.ended.is_set():
@@ -331,6 +333,7 @@ class FrontEndProcess:
         code = self._process.wait()
         self.status = self.status or f"status {code}"
         self.lost = self._intake.inflight
+        self.ended.set()
         self._link.close()
         self._intake.close()
         self._control.close()
@@ -340,7 +343,6 @@ class FrontEndProcess:
             self._listening.exception()  # whoever waits is told; nobody has to
         for event in self._closed.values():
             event.set()
-        self.ended.set()
 
 
 class _Lookups(asyncio.Protocol):

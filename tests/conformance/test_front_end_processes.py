@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -293,6 +294,16 @@ def own_server(repository, tmp_path):
         yield running
 
 
+def descriptor_count(server) -> int:
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+
+def mapped_links(server) -> int:
+    """How many of them the executor has in its memory."""
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    return maps.count("memfd:switchyard-front-end")
+
+
 class Load:
     """A client that asks one request after the other on one connection, and reconnects when it breaks."""
 
@@ -321,6 +332,8 @@ class Load:
 
 def test_a_killed_front_end_costs_its_own_clients_only_and_is_replaced(own_server):
     server = own_server
+    server.wait_for(lambda: len(waiting_too(server)) == COUNT + 1, "one that stands ready")
+    descriptors, mappings = descriptor_count(server), mapped_links(server)
     stop = threading.Event()
     clients = [Load(server, 1000 * number, stop) for number in range(16)]
     before = set(front_ends(server))
@@ -348,6 +361,11 @@ def test_a_killed_front_end_costs_its_own_clients_only_and_is_replaced(own_serve
     with connected_to_each(server) as connections:
         assert len(connections) == COUNT
     assert inflight(server, "echo") == 0
+    server.wait_for(lambda: len(waiting_too(server)) == COUNT + 1, "another that stands ready")
+    server.wait_for(
+        lambda: descriptor_count(server) <= descriptors, "the dead process' descriptors to go"
+    )
+    assert mapped_links(server) <= mappings
 
 
 def test_what_a_killed_front_end_had_under_way_is_cancelled(own_server):
