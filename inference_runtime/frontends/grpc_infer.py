@@ -91,6 +91,43 @@ class InferMethod(UnaryMethod):
 
     __slots__ = ()
 
+    def data(self, stream: H2Stream, buffer: bytes, start: int, stop: int, last: int) -> None:
+        """What `message`, `decode` and `_submit` do with the usual request: one frame, and a plan that its
+        client used before."""
+        now_ns = monotonic_ns()
+        plan = stream.connection.hint
+        if (
+            plan is None
+            or stop - start != plan.framed_total
+            or not last
+            or stream.call is not None
+            or not buffer.startswith(plan.framed, start)
+        ):
+            super().data(stream, buffer, start, stop, last)
+            return
+        position = start + plan.framed_size
+        end = position + plan.size
+        data: list[Bytes] = [buffer[position:end]]
+        for mark, mark_size, size in plan.rest:
+            if not buffer.startswith(mark, end):
+                super().data(stream, buffer, start, stop, last)
+                return
+            position = end + mark_size
+            end = position + size
+            data.append(buffer[position:end])
+        core = self._context.core
+        head = plan.head
+        request = InferRequest(head, data, self.done, stream, now_ns)
+        stream.plan = plan
+        stream.request = request
+        call = stream.head
+        if call.timeout_ns:
+            request.deadline_ns = now_ns + call.timeout_ns
+        unit_header = core.unit_header(head.model_name)
+        if unit_header:
+            request.traffic_unit = call.metadata.get(unit_header, "")
+        core.infer(request)
+
     def message(self, stream: H2Stream, buffer: bytes, start: int, stop: int) -> None:
         now_ns = monotonic_ns()
         decoder = self._context.decoder

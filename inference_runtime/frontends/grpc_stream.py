@@ -3,8 +3,8 @@
 Models that answer once answer in the order the requests came; what decoupled models give is written as it comes.
 """
 
+import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic_ns
@@ -14,10 +14,12 @@ from inference_runtime.errors import RuntimeFault
 from inference_runtime.frontends import grpc_reply
 from inference_runtime.frontends.grpc_context import GrpcContext
 from inference_runtime.frontends.grpc_messages import CallFault, MessageReader, framed, inflate
+from inference_runtime.frontends.grpc_stream_call import Slot, StreamCall
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_INTERNAL, GRPC_RESOURCE_EXHAUSTED
+from inference_runtime.protocol.grpc_codec import Split
 from inference_runtime.spec.messages import (
     Answer,
     Bytes,
@@ -35,43 +37,6 @@ _UNSENT_BYTES: Final = 4 << 20
 _UNREAD_LIMIT: Final = 64 << 20
 _INFLATE_LIMIT: Final = 64 << 20
 STRICT: Final = "triton_grpc_error"
-
-
-class StreamCall:
-    """One open stream. `slots` holds a place per request, in order; answers leave from its front.
-
-    `free` counts the requests of decoupled models, which wait for nobody.
-    """
-
-    __slots__ = ("complete", "failed", "free", "reader", "requests", "slots", "started", "strict")
-
-    def __init__(self, reader: MessageReader, strict: bool) -> None:
-        self.reader = reader
-        self.strict = strict
-        self.started = False  # headers are out
-        self.complete = False  # the client has sent all it will, and all of it has been taken up
-        self.failed = False
-        self.free = 0
-        self.slots: deque[_Slot] = deque()
-        self.requests: set[InferRequest] = set()
-
-
-class _Slot:
-    """Where the answer to one request waits for those before it. Context of the request."""
-
-    protocol = H2Stream.protocol
-    __slots__ = ("free", "parts", "stream")
-
-    def __init__(self, stream: H2Stream) -> None:
-        self.stream = stream
-        self.parts: Sequence[Bytes] | None = None
-        self.free = False  # of a decoupled model: not in the order of the stream any more
-
-    def header(self, name: str) -> str:
-        return self.stream.header(name)
-
-    def sent_headers(self) -> list[tuple[str, str]]:
-        return self.stream.sent_headers()
 
 
 class StreamInferMethod:
@@ -107,7 +72,7 @@ class StreamInferMethod:
             self._cancel_all(stream, call)
 
     def done(self, request: InferRequest, answer: Answer) -> None:
-        slot: _Slot = request.context
+        slot: Slot = request.context
         stream = slot.stream
         call: StreamCall = stream.call
         call.requests.discard(request)
@@ -128,7 +93,7 @@ class StreamInferMethod:
             stream.give_up()
 
     def partial(self, request: InferRequest, answer: Answer) -> None:
-        slot: _Slot = request.context
+        slot: Slot = request.context
         call: StreamCall = slot.stream.call
         if call.failed:
             return
@@ -138,7 +103,7 @@ class StreamInferMethod:
             _log.exception("an answer could not be sent")
             slot.stream.give_up()
 
-    def _is_free(self, slot: _Slot, call: StreamCall, request: InferRequest) -> bool:
+    def _is_free(self, slot: Slot, call: StreamCall, request: InferRequest) -> bool:
         """Known at once, or, where the core is in another process, at the latest with the answer."""
         version = request.version
         if not slot.free and version is not None and version.config.decoupled:
@@ -166,27 +131,63 @@ class StreamInferMethod:
     def _message(
         self, stream: H2Stream, call: StreamCall, message: bytes, compressed: bool
     ) -> None:
+        if call.reading:
+            call.held.append((message, compressed))
+            return
         now_ns = monotonic_ns()
         if compressed:
             message = inflate(message, stream.head.encoding, self._inflate_limit())
-        slot = _Slot(stream)
+        slot = Slot(stream)
         call.slots.append(slot)
-        connection = stream.connection
-        try:
-            plan, id_, data = self._context.decoder.decode(
-                message, 0, len(message), connection.hint
-            )
-            done, infer = self.done, self._context.core.infer
-            answered: Done = self.partial
-            if plan.regions is not None:
-                local = is_loopback(connection.transport)
-                use = self._context.core.region_use(plan.regions, done, local=local, in_turn=True)
-                done, answered = use.done, use.partial(answered)
-                infer = partial(use.start, infer=infer)
-        except RuntimeFault as fault:
-            # The id stands in the message, which could be read well enough to find it, or not at all.
-            slot.parts = [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]
+        decoder, size = self._context.decoder, len(message)
+        if decoder.is_heavy(message, 0, size):
+            call.reading = True
+            work = partial(decoder.decode, message, 0, size, None)
+            future = asyncio.get_running_loop().run_in_executor(None, work)
+            future.add_done_callback(partial(self._decoded, slot, message, now_ns))
             return
+        try:
+            self._submit(slot, decoder.decode(message, 0, size, stream.connection.hint), now_ns)
+        except RuntimeFault as fault:
+            slot.parts = _unread(fault, message)
+
+    def _decoded(
+        self, slot: Slot, message: bytes, now_ns: int, future: "asyncio.Future[Split]"
+    ) -> None:
+        """A message that was read in a thread; those behind it have waited, so that the order stays."""
+        stream = slot.stream
+        call: StreamCall = stream.call
+        if future.cancelled() or call.failed or stream.closed:
+            return
+        call.reading = False
+        try:
+            self._submit(slot, future.result(), now_ns)
+        except RuntimeFault as fault:
+            slot.parts = _unread(fault, message)
+        except Exception:  # noqa: BLE001 - nobody else waits for this future
+            _log.exception("a message could not be read")
+            stream.give_up()
+            return
+        try:
+            while call.held and not (call.reading or stream.closed):
+                self._message(stream, call, *call.held.popleft())
+        except CallFault as fault:
+            self._end(stream, call, fault.status, fault.text)
+            return
+        self._flush(stream, call)
+
+    def _submit(self, slot: Slot, split: Split, now_ns: int) -> None:
+        plan, id_, data = split
+        stream = slot.stream
+        call: StreamCall = stream.call
+        connection = stream.connection
+        done, infer = self.done, self._context.core.infer
+        answered: Done = self.partial
+        if plan.regions is not None:
+            local = is_loopback(connection.transport)
+            use = self._context.core.region_use(plan.regions, done, local=local, in_turn=True)
+            done, answered = use.done, use.partial(answered)
+            infer = partial(use.start, infer=infer)
         connection.hint = plan
         request = InferRequest(plan.head, data, done, slot, now_ns, id_)
         request.partial = answered
@@ -201,7 +202,7 @@ class StreamInferMethod:
             self._is_free(slot, call, request)
 
     def _parts(
-        self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool
+        self, slot: Slot, request: InferRequest, answer: Answer, *, final: bool
     ) -> Sequence[Bytes] | None:
         """What goes on the wire; None when the answer has ended the whole stream."""
         fault = answer
@@ -220,9 +221,11 @@ class StreamInferMethod:
         if stream.call.strict:
             self._end(stream, stream.call, error_codec.grpc_status(fault), text)
             return None
-        return [grpc_answer.stream_fault(text, request.id, request.head, final=final)]
+        # A request that never was a model's has no final response to speak of.
+        accepted = request.head if request.plan is not None else None
+        return [grpc_answer.stream_fault(text, request.id, accepted, final=final)]
 
-    def _write(self, slot: _Slot, request: InferRequest, answer: Answer, *, final: bool) -> None:
+    def _write(self, slot: Slot, request: InferRequest, answer: Answer, *, final: bool) -> None:
         """Sends an answer that waits for no other."""
         parts = self._parts(slot, request, answer, final=final)
         stream = slot.stream
@@ -249,9 +252,11 @@ class StreamInferMethod:
             parts = slots.popleft().parts or ()
             self._start(stream, call)
             output.data(stream, framed(parts))
-        if call.complete and not slots and not call.free:
+        if call.complete and not (slots or call.held or call.free):
             self._start(stream, call)
             output.end(stream, grpc_reply.OK)
+        elif call.reading:
+            return  # what is held behind the message being read is bounded by the stream's window
         elif len(slots) + call.free < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:
             stream.connection.replenish(stream)
 
@@ -274,7 +279,13 @@ class StreamInferMethod:
 
     def _cancel_all(self, stream: H2Stream, call: StreamCall) -> None:
         call.reader.release()
+        call.held.clear()
         call.slots.clear()
         for request in list(call.requests):
             stream.connection.orphans += 1
             self._context.core.cancel(request)
+
+
+def _unread(fault: RuntimeFault, message: bytes) -> Sequence[Bytes]:
+    """The id stands in the message, which could be read well enough to find it, or not at all."""
+    return [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]

@@ -43,13 +43,15 @@ class InferPlan:
 
     `prefix` is the request's start when there is no id and all tensors have a fixed size, up to and
     including the first tensor's length; then `total` is the request's size, and `rest` the
-    (tag with length, its size, data size) of the further tensors. `kept`: later requests will find it.
+    (tag with length, its size, data size) of the further tensors. `framed` is the prefix behind gRPC's own
+    five bytes, and `framed_total` the size with these; -1 where the tensors are better not copied.
+    `kept`: later requests will find it.
     `regions`: which tensors lie in shared memory; None for the usual request.
     """
 
     __slots__ = (
-        "head", "kept", "prefix", "prefix_size", "raw_count", "regions", "replies", "rest", "size",
-        "total",
+        "framed", "framed_size", "framed_total", "head", "kept", "prefix", "prefix_size", "raw_count",
+        "regions", "replies", "rest", "size", "total",
     )  # fmt: skip
 
     def __init__(self, head: RequestHead, regions: RegionPlan | None = None) -> None:
@@ -60,6 +62,9 @@ class InferPlan:
         self.replies: dict[Any, Any] = {}
         self.prefix = b""
         self.prefix_size = 0
+        self.framed = b""
+        self.framed_size = 0
+        self.framed_total = -1
         self.total = -1
         self.size = 0
         self.rest: list[tuple[bytes, int, int]] = []
@@ -78,6 +83,10 @@ class InferPlan:
         self.size = sizes[0]
         self.rest = [(m, len(m), size) for m, size in zip(marks[1:], sizes[1:], strict=True)]
         self.total = len(key) + sum(map(len, marks)) + sum(sizes)
+        if self.size <= COPY_BELOW:
+            self.framed = b"\x00" + self.total.to_bytes(4, "big") + self.prefix
+            self.framed_size = len(self.framed)
+            self.framed_total = self.total + 5
 
 
 def _data_size(tensor: TensorHead) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from inference_runtime.instances.batch import Batch
@@ -71,6 +72,10 @@ class DynamicBatcher:
     def next_batch(self, queue: RequestQueue, now_ns: int) -> Batch | WaitUntil | None:
         if len(queue) == 1 and self._delay_ns == 0:
             return self._send(queue, 1, next(queue.waiting()).plan.batch_size)
+        if self._takes_all:
+            batch = self._alike(queue)
+            if batch is not None:
+                return batch
         if queue.revision != self._revision:
             self._start_over(queue.revision)
         if not self._closed:
@@ -83,6 +88,18 @@ class DynamicBatcher:
         if self._closed or self._rows >= self._largest or overdue:
             return self._send(queue, self._count, self._rows)
         return WaitUntil(self._oldest_ns + self._delay_ns)
+
+    @property
+    def _takes_all(self) -> bool:
+        return self._delay_ns == 0 and not self._preferred
+
+    def _alike(self, queue: RequestQueue) -> Batch | None:
+        """As many as fit of single rows of one plan, the usual case; None where the queue begins otherwise."""
+        plans = [request.plan for request in islice(queue.waiting(), self._limit)]
+        count = len(plans)
+        if not plans or plans[0].batch_size != 1 or plans.count(plans[0]) != count:
+            return None
+        return self._send(queue, count, count)
 
     def _start_over(self, revision: int) -> None:
         self._revision = revision

@@ -108,7 +108,10 @@ class Inflight:
         self.running -= len(requests)
         for request, answer in zip(requests, answers, strict=True):
             assert answer is not None
-            _reply(request, answer)
+            try:  # as `_reply` does
+                request.done(request, answer)
+            except Exception:
+                logger.exception("an answer could not be handed over")
 
     def respond(self, request: InferRequest, answer: Answer, times: ExecutionTimes) -> None:
         """One answer of several, and not the last."""

@@ -110,16 +110,62 @@ def test_a_client_that_leaves_while_its_answer_is_written_costs_nobody_anything(
     served.wait_until(lambda: not any(c.busy for c in served.http.connections))
 
 
-def test_typed_contents_of_many_elements_leave_turns_to_others(served):
-    request = service_pb2.ModelInferRequest(model_name="ident")
+def typed_request(values: np.ndarray, id_: str = "") -> service_pb2.ModelInferRequest:
+    request = service_pb2.ModelInferRequest(model_name="ident", id=id_)
     entry = request.inputs.add(name="INPUT0", datatype="FP32")
-    entry.shape.extend([1, ELEMENTS])
-    values = np.random.default_rng(5).random(ELEMENTS, np.float32)
+    entry.shape.extend([1, len(values)])
     entry.contents.fp32_contents.extend(values.tolist())
+    return request
+
+
+@contextmanager
+def grpc_stub(served) -> Iterator[service_pb2_grpc.GRPCInferenceServiceStub]:
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(served.grpc_address, options) as channel:
-        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        with watching(served) as turns:
-            answer = stub.ModelInfer(request, timeout=60)
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def test_typed_contents_of_many_elements_leave_turns_to_others(served):
+    values = np.random.default_rng(5).random(ELEMENTS, np.float32)
+    request = typed_request(values)
+    with grpc_stub(served) as stub, watching(served) as turns:
+        answer = stub.ModelInfer(request, timeout=60)
     assert answer.raw_output_contents[0] == values.tobytes()
     assert turns.share < 0.6
+
+
+def test_small_messages_of_a_stream_stay_behind_a_large_one(served):
+    sizes = [4, 300_000, 2, 100_000, 3, 1]
+    requests = [typed_request(np.full(n, n, np.float32), str(n)) for n in sizes]
+    with grpc_stub(served) as stub:
+        answers = list(stub.ModelStreamInfer(iter(requests), timeout=60))
+    assert [one.infer_response.id for one in answers] == [str(n) for n in sizes]
+    for size, one in zip(sizes, answers, strict=True):
+        assert one.error_message == ""
+        data = np.frombuffer(one.infer_response.raw_output_contents[0], np.float32)
+        np.testing.assert_array_equal(data, np.full(size, size, np.float32))
+
+
+def test_a_fault_in_a_large_message_of_a_stream_is_told_in_its_place(served):
+    bad = typed_request(np.ones(200_000, np.float32), "bad")
+    bad.inputs[0].datatype = "INT32"
+    requests = [
+        typed_request(np.ones(2, np.float32), "a"),
+        bad,
+        typed_request(np.ones(2, np.float32), "b"),
+    ]
+    with grpc_stub(served) as stub:
+        answers = list(stub.ModelStreamInfer(iter(requests), timeout=60))
+    assert [one.infer_response.id for one in answers] == ["a", "bad", "b"]
+    assert [bool(one.error_message) for one in answers] == [False, True, False]
+
+
+def test_a_stream_that_is_cancelled_while_a_message_is_read_leaves_nothing_behind(served):
+    requests = [typed_request(np.ones(400_000, np.float32), str(n)) for n in range(3)]
+    with grpc_stub(served) as stub:
+        call = stub.ModelStreamInfer(iter(requests), timeout=60)
+        served.wait_until(lambda: any(c.streams for c in served.grpc.connections))
+        call.cancel()
+        served.wait_until(lambda: not any(c.streams or c.orphans for c in served.grpc.connections))
+        answer = stub.ModelInfer(typed_request(np.ones(3, np.float32)), timeout=60)
+    assert answer.raw_output_contents[0] == np.ones(3, np.float32).tobytes()
