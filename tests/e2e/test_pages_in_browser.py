@@ -64,6 +64,9 @@ def test_pages_fit_their_window_and_log_no_error(served: Stack, width: int, dark
             page.wait_for_load_state("networkidle") if path != "/live/" else page.wait_for_timeout(
                 2000
             )
+            page.evaluate(
+                "document.querySelectorAll('details').forEach(one => { one.open = true })"
+            )
             wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert wide <= 0, f"{path} is {wide} px wider than the window"
             name = path.strip("/").replace("/", "_") or "home"
