@@ -1,26 +1,29 @@
 """The generate extension over HTTP: one JSON answer, or each response as a server-sent event when it comes."""
 
 import logging
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Final
 
-from inference_runtime.errors import Cancelled, Internal, InvalidArgument, RuntimeFault
+from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault
 from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import (
     STATUS_LINES,
+    Headers,
     HttpReply,
     error_reply,
     fault_reply,
 )
 from inference_runtime.frontends.http_infer_reply import version_headers
 from inference_runtime.frontends.http_routes import Entry, MakeRoute, segments
-from inference_runtime.protocol import error_codec, generate_codec
+from inference_runtime.protocol import endpoint_load, error_codec, generate_codec
 from inference_runtime.protocol.generate_codec import GenerateInput
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 
 _log = logging.getLogger(__name__)
+KvCacheBlocks = Callable[[], Mapping[str, float]]  # counts by kind
 
 # A client that reads slower than the model writes is cut off when this much waits for it.
 _UNSENT_LIMIT: Final = 64 << 20
@@ -33,12 +36,20 @@ _NOT_ONE: Final = (
 class GenerateService:
     """What the generate routes of one server share."""
 
-    def __init__(self, core: InferenceCore, *, max_input_bytes: int) -> None:
+    def __init__(
+        self, core: InferenceCore, kv_cache_blocks: KvCacheBlocks, *, max_input_bytes: int
+    ) -> None:
         self.core = core
+        self._kv_cache_blocks = kv_cache_blocks
         self.max_input_bytes = max_input_bytes
 
     def route(self, model_name: str, version: str, *, stream: bool) -> "GenerateRoute":
         return GenerateRoute(self, model_name, version, stream=stream)
+
+    def load_headers(self, format_: str) -> Headers:
+        """What a client that asked for it in this format is told of the load."""
+        value = endpoint_load.header_value(format_, self._kv_cache_blocks()) if format_ else b""
+        return [(endpoint_load.NAME, value)] if value else ()
 
     def inputs(self, model_name: str, version: str) -> dict[str, GenerateInput]:
         metadata = self.core.model_metadata(model_name, version)
@@ -78,7 +89,12 @@ class GenerateRoute:
         except RuntimeFault as fault:
             connection.reply(fault_reply(fault))
             return
-        answers = _EventStream(connection) if self._stream else _SingleAnswer(connection)
+        form = head.headers.get(endpoint_load.FORMAT, "")
+        answers = (
+            _EventStream(connection, self._service, form)
+            if self._stream
+            else _SingleAnswer(connection, self._service, form)
+        )
         request = InferRequest(asked.head, asked.data, answers.done, connection, now_ns, asked.id)
         request.partial = answers.partial
         connection.request = request
@@ -103,10 +119,14 @@ class GenerateRoute:
 class _SingleAnswer:
     """Waits for the end, and for exactly one response before it or with it."""
 
-    __slots__ = ("_connection", "_count", "_first", "accepted")
+    __slots__ = ("_connection", "_count", "_first", "_load_format", "_service", "accepted")
 
-    def __init__(self, connection: Http1Connection) -> None:
+    def __init__(
+        self, connection: Http1Connection, service: GenerateService, load_format: str
+    ) -> None:
         self._connection = connection
+        self._service = service
+        self._load_format = load_format
         self._first: Answer | None = None
         self._count = 0
         self.accepted = False
@@ -138,7 +158,9 @@ class _SingleAnswer:
         if not isinstance(first, InferResponse):
             return fault_reply(first, headers)
         try:
-            return HttpReply(generate_codec.encode(first, request.id), headers=headers)
+            body = generate_codec.encode(first, request.id)
+            headers = [*headers, *self._service.load_headers(self._load_format)]
+            return HttpReply(body, headers=headers)
         except RuntimeFault as fault:
             return fault_reply(fault, headers)
 
@@ -146,10 +168,14 @@ class _SingleAnswer:
 class _EventStream:
     """Writes each response as it comes; the first decides the status."""
 
-    __slots__ = ("_chunked", "_connection", "_started", "accepted")
+    __slots__ = ("_chunked", "_connection", "_load_format", "_service", "_started", "accepted")
 
-    def __init__(self, connection: Http1Connection) -> None:
+    def __init__(
+        self, connection: Http1Connection, service: GenerateService, load_format: str
+    ) -> None:
         self._connection = connection
+        self._service = service
+        self._load_format = load_format
         self._started = False
         # HTTP/1.0 knows no chunks: its stream ends with its connection.
         self._chunked = connection.current is None or not connection.current.head.old
@@ -180,7 +206,7 @@ class _EventStream:
             return
         if isinstance(answer, InferResponse) and answer.head.empty:
             self._start(request, 200)
-        elif not isinstance(answer, Cancelled):
+        else:
             self.partial(request, answer)
         self._end(connection)
 
@@ -214,7 +240,8 @@ class _EventStream:
         self._started = True
         lines = [STATUS_LINES[status], b"Content-Type: text/event-stream; charset=utf-8\r\n"]
         lines.append(b"Cache-Control: no-cache\r\n")
-        lines.extend(b"%b: %b\r\n" % header for header in version_headers(request))
+        headers = [*version_headers(request), *self._service.load_headers(self._load_format)]
+        lines.extend(b"%b: %b\r\n" % header for header in headers)
         if self._chunked:
             lines.append(b"Transfer-Encoding: chunked\r\n")
             lines.append(self._connection.connection_header())

@@ -11,7 +11,11 @@ from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_watch import HttpTimeouts
 from inference_runtime.frontends.http_admin import AdminHandlers
-from inference_runtime.frontends.http_generate import GenerateService, generate_entries
+from inference_runtime.frontends.http_generate import (
+    GenerateService,
+    KvCacheBlocks,
+    generate_entries,
+)
 from inference_runtime.frontends.http_infer import InferService
 from inference_runtime.frontends.http_path_log import LoggedRoute
 from inference_runtime.frontends.http_regions import RegionHandlers
@@ -54,7 +58,12 @@ async def serve_http(
 ) -> Listener:
     """Raises Unavailable when the port can not be had."""
     return await serve_rows(
-        core, handler_rows(core), host=host, port=port, options=options or HttpOptions()
+        core,
+        handler_rows(core),
+        host=host,
+        port=port,
+        options=options or HttpOptions(),
+        kv_cache_blocks=core.kv_cache_blocks,
     )
 
 
@@ -69,7 +78,13 @@ def handler_rows(core: CorePort) -> list[Row]:
 
 
 async def serve_rows(
-    core: InferenceCore, rows: Sequence[Row], *, host: str, port: int, options: HttpOptions
+    core: InferenceCore,
+    rows: Sequence[Row],
+    *,
+    host: str,
+    port: int,
+    options: HttpOptions,
+    kv_cache_blocks: KvCacheBlocks = dict,
 ) -> Listener:
     """Inference by the core, everything else by the handlers of `rows`."""
     core = forwarding(core, options.forwarded)
@@ -79,7 +94,7 @@ async def serve_rows(
     limit = options.max_input_bytes
     entries = handler_entries(rows, limit)
     entries += _infer_entries(infer)
-    entries += generate_entries(GenerateService(core, max_input_bytes=limit))
+    entries += generate_entries(GenerateService(core, kv_cache_blocks, max_input_bytes=limit))
     return await serve_entries(entries, host, port, options, core.log)
 
 

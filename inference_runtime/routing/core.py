@@ -170,6 +170,9 @@ class RuntimeCore:
     def metrics_text(self) -> bytes:
         return self._parts.telemetry.metrics_text()
 
+    def kv_cache_blocks(self) -> Mapping[str, float]:
+        return self._parts.telemetry.kv_cache_blocks()
+
     def switchyard_statistics(self) -> dict[str, Any]:
         return self._parts.telemetry.switchyard_statistics(self._state_of)
 

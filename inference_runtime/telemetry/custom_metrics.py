@@ -146,6 +146,17 @@ class CustomMetrics:
         for held in self._held.pop(owner, {}).values():
             self._let_go(held)
 
+    def values(self, name: str, label: str) -> dict[str, float]:
+        """Of the counters or gauges of a family: by what they have as this label, the latest made."""
+        family = self._families.get(name)
+        if family is None or family.kind == HISTOGRAM:
+            return {}
+        return {
+            series.labels[label]: series.value
+            for series in family.series.values()
+            if label in series.labels
+        }
+
     def families(self) -> list[Family[Any]]:
         return [
             Family(

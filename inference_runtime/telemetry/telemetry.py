@@ -86,6 +86,10 @@ class Telemetry:
         )
         return render((*FAMILIES, *self.custom.families()), snapshot).encode()
 
+    def kv_cache_blocks(self) -> Mapping[str, float]:
+        """What a model of TensorRT-LLM says of its key-value cache, by kind; {} where there is none."""
+        return self.custom.values("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type")
+
     def switchyard_statistics(self, state_of: StateOf) -> dict[str, Any]:
         return statistics_body(
             registry=self.registry,

@@ -246,6 +246,9 @@ class FakeCore:
     def metrics_text(self) -> bytes:
         return b'nv_inference_count{model="simple",version="1"} 3\n'
 
+    def kv_cache_blocks(self) -> dict[str, float]:
+        return {}
+
     def traffic_tables(self) -> list[dict[str, Any]]:
         return list(self.tables.values())
 

@@ -101,6 +101,7 @@ async def test_a_request_whose_next_step_is_refused_ends_though_more_of_its_step
     request.plan = plan_request(request.head, config, "")
     ensemble.submit(request)
     [producer] = steps.of("many")
+    assert producer.partial is not None
     for _ in range(4):
         producer.partial(producer, response("many", ("OUT",)))
     [first] = steps.of("last")

@@ -1,0 +1,99 @@
+"""Generate where the model decides: what it refuses itself, and the load it reports to gateways."""
+
+import http.client
+import json
+
+import pytest
+
+from tests.conformance.python_models import write_python_model
+from tests.conformance.python_world import HEADER, PythonWorld
+from tests.conformance.runtime_process import WAIT_SECONDS, runtime
+
+pytestmark = [pytest.mark.conformance, pytest.mark.slow]
+
+LOADED = (
+    HEADER
+    + """
+class TritonPythonModel:
+    def initialize(self, args):
+        family = pb_utils.MetricFamily(
+            name="nv_trt_llm_kv_cache_block_metrics",
+            description="blocks of the cache",
+            kind=pb_utils.MetricFamily.GAUGE,
+        )
+        self.kept = [family]
+        for kind, value in {"tokens_per": 64, "used": 3, "max": 12, "free": 9}.items():
+            metric = family.Metric(labels={"model": "loaded", "kv_cache_block_type": kind})
+            metric.set(value)
+            self.kept.append(metric)
+
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            given = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            if given[0] < 0:
+                error = pb_utils.TritonError("no thanks", pb_utils.TritonError.CANCELLED)
+                answers.append(pb_utils.InferenceResponse(error=error))
+            else:
+                answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", given)]))
+        return answers
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    with runtime(repository, log) as server:
+        world = PythonWorld(server, repository)
+        write_python_model(
+            repository,
+            "loaded",
+            source=LOADED,
+            config="""
+            input { name: "IN" data_type: TYPE_INT32 dims: [1] }
+            output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
+            """,
+        )
+        assert world.load("loaded") == (200, None)
+        yield world
+
+
+def ask(world, verb, value, **headers):
+    connection = http.client.HTTPConnection(world.server.http, timeout=WAIT_SECONDS)
+    try:
+        names = {name.replace("_", "-"): text for name, text in headers.items()}
+        body = json.dumps({"IN": value})
+        connection.request("POST", f"/v2/models/loaded/{verb}", body, names)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
+
+
+def test_an_answer_that_the_model_itself_cancels_is_an_answer(world):
+    status, headers, body = ask(world, "generate_stream", -1)
+    assert (status, headers["Content-Type"]) == (400, "text/event-stream; charset=utf-8")
+    assert body == b'data: {"error":"no thanks"}\n\n'
+    status, headers, body = ask(world, "generate", -1)
+    assert (status, json.loads(body)) == (400, {"error": "no thanks"})
+
+
+@pytest.mark.parametrize("verb", ["generate", "generate_stream"])
+def test_gateways_that_ask_are_told_how_full_the_cache_is(world, verb):
+    def told(format_):
+        status, headers, _ = ask(world, verb, 1, endpoint_load_metrics_format=format_)
+        assert status == 200
+        return headers["endpoint-load-metrics"]
+
+    kind, _, document = told("json").partition(" ")
+    assert kind == "JSON"
+    assert json.loads(document) == {
+        "named_metrics": {"kv_cache_utilization": 0.25, "max_token_capacity": 768}
+    }
+    assert told("text") == (
+        "TEXT named_metrics.kv_cache_utilization=0.25, named_metrics.max_token_capacity=768"
+    )
+    assert told("yaml") is None
+    assert ask(world, verb, 1)[1]["endpoint-load-metrics"] is None
