@@ -12,12 +12,15 @@ class Batch:
 
     __slots__ = ("number", "requests", "rows", "uniform")
 
-    def __init__(self, requests: Sequence[InferRequest], rows: int, number: int = 0) -> None:
+    def __init__(
+        self, requests: Sequence[InferRequest], rows: int, number: int = 0, *, uniform: bool = False
+    ) -> None:
+        """`uniform`: the caller knows already that it is."""
         self.requests = requests
         self.rows = rows
         self.number = number
         # All of one plan, the usual case, is joined and split without looking at each request.
-        self.uniform = len(requests) == 1 or _uniform(requests)
+        self.uniform = uniform or len(requests) == 1 or _uniform(requests)
 
     def input_bytes(self) -> int:
         return sum(len(data) for request in self.requests for data in request.data)

@@ -99,7 +99,7 @@ class DynamicBatcher:
         count = len(plans)
         if not plans or plans[0].batch_size != 1 or plans.count(plans[0]) != count:
             return None
-        return self._send(queue, count, count)
+        return self._send(queue, count, count, uniform=True)
 
     def _start_over(self, revision: int) -> None:
         self._revision = revision
@@ -139,6 +139,6 @@ class DynamicBatcher:
         self._rows = rows
         self._oldest_ns = oldest_ns
 
-    def _send(self, queue: RequestQueue, count: int, rows: int) -> Batch:
+    def _send(self, queue: RequestQueue, count: int, rows: int, *, uniform: bool = False) -> Batch:
         self._number += 1
-        return Batch(queue.take(count), rows, self._number)
+        return Batch(queue.take(count), rows, self._number, uniform=uniform)
