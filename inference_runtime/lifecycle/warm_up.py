@@ -53,7 +53,9 @@ def read_samples(config: ModelConfig, model_directory: Path) -> list[WarmUpSampl
 def _tensor(
     config: ModelConfig, name: str, entry: Any, batch_size: int, model_directory: Path
 ) -> WireTensor:
-    datatype = BY_NUMBER[entry.data_type]
+    datatype = BY_NUMBER.get(entry.data_type)
+    if datatype is None:
+        raise InvalidArgument(f"warmup setting expects input '{name}' to have data_type set")
     dims = tuple(entry.dims)
     if any(dim < 0 for dim in dims):
         raise InvalidArgument(

@@ -93,6 +93,10 @@ async def test_strings(tmp_path):
             "warmup setting expects input 'INPUT0' to have input_data_type set",
         ),
         (
+            sample(entry("INPUT0", "zero_data: true", kind="TYPE_INVALID")),
+            "warmup setting expects input 'INPUT0' to have data_type set",
+        ),
+        (
             sample(entry("INPUT0", 'input_data_file: "short"')),
             "warmup setting expects 64 bytes, but the data provided from shortonly has 3 bytes",
         ),
