@@ -11,7 +11,8 @@ from bench.processes import ServerProcess
 from bench.served import serve, serve_probe, verify, write_repository
 from bench.subjects import Subject, generated_subjects
 
-OURS, PROBE, TRACED = "runtime", "probe", "runtime, tracing 1 in 1000"
+OURS, PROBE = "runtime", "probe"
+TRACED, SPLIT = "runtime, tracing 1 in 1000", "runtime, 2 front-end processes"
 BARE_BATCHED, BARE_SINGLE = "ONNX Runtime, best batch", "ONNX Runtime, batch 1"
 
 
@@ -30,9 +31,9 @@ class Case:
 
 
 CASES = (
-    Case("grpc", "tiny", 32, (OURS, PROBE, TRACED)),
-    Case("http", "tiny", 32, (OURS, PROBE)),
-    Case("grpc", "mlp", 64, (OURS, PROBE)),
+    Case("grpc", "tiny", 32, (OURS, PROBE, TRACED, SPLIT)),
+    Case("http", "tiny", 32, (OURS, PROBE, SPLIT)),
+    Case("grpc", "mlp", 64, (OURS, PROBE, SPLIT)),
     Case("http", "mlp", 64, (OURS, PROBE)),
     Case("grpc", "mlp", 32, (OURS, KSERVE.name, MLSERVER.name)),
     Case("grpc", "cnn", 8, (OURS,)),
@@ -90,11 +91,12 @@ class Measured:
         return self.series.setdefault((case, server), Series())
 
     def ratios(self, goal: Goal) -> list[float]:
-        """Round by round; empty when there was nothing to compare with."""
+        """Round by round; empty when there was nothing to compare with. A peer that stopped starting has
+        its first rounds only."""
         ours = self.of(goal.case, OURS).per_second
-        others = [self.of(goal.case, name).per_second for name in goal.against]
-        best = [max(values) for values in zip(*(o for o in others if o), strict=True)]
-        return [a / b for a, b in zip(ours, best, strict=True)] if best else []
+        found = [self.series.get((goal.case, name), Series()).per_second for name in goal.against]
+        best = [max(values) for values in zip(*(one for one in found if one), strict=False)]
+        return [a / b for a, b in zip(ours, best, strict=False)]
 
     @property
     def failed(self) -> int:
@@ -160,9 +162,12 @@ class _Round:
         with (
             serve(repository) as ours,
             serve(repository, *traced) as with_traces,
+            serve(repository, "--frontends=2") as split,
             serve_probe([subject.file for subject in small]) as probe,
         ):
-            servers: dict[str, ServerProcess] = {OURS: ours, PROBE: probe, TRACED: with_traces}
+            servers: dict[str, ServerProcess] = {
+                OURS: ours, PROBE: probe, TRACED: with_traces, SPLIT: split,
+            }  # fmt: skip
             for case in CASES:
                 names = [name for name in case.servers if name in servers]
                 for name in reversed(names) if swapped else names:

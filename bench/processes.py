@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import create_connection, socket
 
+import psutil
+
 START_LIMIT_S = 60
 
 
@@ -33,9 +35,10 @@ class ServerProcess:
         return f"127.0.0.1:{self.grpc_port}"
 
     def cpu_seconds(self) -> float:
-        """User and system time of the server's process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system time so far of the server's process and of all it has started and not ended."""
+        first = psutil.Process(self.pid)
+        times = [process.cpu_times() for process in (first, *first.children(recursive=True))]
+        return float(sum(one.user + one.system for one in times))
 
     def counters(self, model: str) -> tuple[int, int] | None:
         return None
