@@ -29,6 +29,8 @@ from webapp.telemetry.selectors import (
 from webapp.telemetry.totals import Totals
 
 RECENT = timedelta(hours=24)
+_MANY_ERRORS = 0.05  # share of the requests of the last seconds at which not all is well
+_FEW_REQUESTS = 20  # of fewer, one error would be many
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +180,29 @@ def overview() -> Overview:
         models=InferenceModel.objects.count(),
         runtimes=list(runtime_list()),
         rollouts=[(rollout, model_diagram(model=rollout.model)) for rollout in rollouts],
-        problems=problem_list(),
+        problems=[*failing_now(), *problem_list()],
         changes=list(audit_list()[:10]),
         totals=totals_now(),
         data_at=data_at(),
     )
+
+
+def failing_now() -> list[Problem]:
+    """One entry while many of the requests of the last seconds fail, none otherwise."""
+    totals = totals_now()
+    if totals is None or totals.requests < _FEW_REQUESTS:
+        return []
+    share = totals.errors / totals.requests
+    if share < _MANY_ERRORS:
+        return []
+    ends = {
+        "server faults": totals.failures,
+        "refused": totals.rejections,
+        "timed out": totals.timeouts,
+    }
+    counts = ", ".join(f"{count:,} {end}" for end, count in ends.items() if count)
+    reason = f"of {totals.requests:,} in the last seconds: {counts}"
+    return [Problem(f"{share:.0%} of requests fail", reason, "/live/", data_at())]
 
 
 def problem_list() -> list[Problem]:

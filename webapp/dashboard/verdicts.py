@@ -1,4 +1,4 @@
-"""What the strip on top of every page says: runtimes, data age, active rollouts."""
+"""What the strip on top of every page says: runtimes, failing requests, data age, active rollouts."""
 
 from datetime import timedelta
 
@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from webapp.core.verdict import StripItem, Tone, Verdict
+from webapp.dashboard.selectors import failing_now
 from webapp.rollouts.choices import RolloutState
 from webapp.rollouts.models import Rollout
 from webapp.rollouts.selectors import rollouts_active
@@ -30,6 +31,12 @@ def fleet_verdict(user: AbstractUser) -> Verdict:
         return Verdict("Blind", "canary", "the sampler tells nothing new", data_at=at)
     ready = sum(runtime.health == RuntimeHealth.READY for runtime in runtimes)
     return Verdict("All well", "good", f"{ready} of {len(runtimes)} runtimes ready", data_at=at)
+
+
+def requests_verdict(user: AbstractUser) -> Verdict | None:
+    for problem in failing_now():
+        return Verdict("Failing", "bad", f"{problem.text} {problem.reason}")
+    return None
 
 
 def rollout_verdict(user: AbstractUser) -> Verdict | None:

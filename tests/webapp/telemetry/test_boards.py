@@ -153,6 +153,20 @@ def test_golden_numbers_are_in_the_page(world: World, runtime: CountingRuntime, 
     assert ">10%<" in page
 
 
+@pytest.mark.parametrize(("timeouts", "failing"), [(0, False), (1, False), (12, True)])
+def test_the_strip_says_when_many_requests_fail(
+    world: World, runtime: CountingRuntime, tick: Tick, timeouts: int, failing: bool
+) -> None:
+    tick()
+    runtime.serve("resnet50", 3, requests=40, timeouts=timeouts)
+    tick()
+    strip = world.client("viewer").get("/strip/").content.decode()
+    assert ("30% of requests fail" in strip) == failing
+    assert ("Failing" in strip) == failing
+    overview = world.client("viewer").get("/").content.decode()
+    assert ("12 timed out" in overview) == failing
+
+
 @pytest.mark.parametrize("query", ["model=nothing", "runtime=nothing"])
 def test_unknown_filter_is_not_found(world: World, query: str) -> None:
     assert world.client("viewer").get(f"/live/?{query}").status_code == 404
