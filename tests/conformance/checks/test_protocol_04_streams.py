@@ -1,8 +1,10 @@
 """Section 9.4 of the compliance checklist: ModelStreamInfer, with models that answer once, often, or never."""
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.repeat_model import (
@@ -101,6 +103,27 @@ def test_check_078_one_bad_request_of_three_costs_only_itself(client):
         assert "unexpected shape for input 'INPUT0'" in str(bad[1])
         stream.repeat([1], request_id="4")
         assert stream.next()[0].get_response().id == "4"
+
+
+def test_check_078_only_what_a_model_accepted_has_a_final_response(server):
+    """The stock client shows the text alone: this one reads the message."""
+    channel = grpc.insecure_channel(server.grpc)
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    unknown = service_pb2.ModelInferRequest(model_name="nobody", id="1")
+    broken = service_pb2.ModelInferRequest(model_name="repeat", id="2")
+    for tensor in repeat_inputs([1, 2], delays=[0]):
+        broken.inputs.append(tensor._get_tensor())
+        broken.raw_input_contents.append(tensor._get_content())
+    answers = {
+        answer.infer_response.id: answer
+        for answer in stub.ModelStreamInfer(iter([unknown, broken]))
+    }
+    channel.close()
+    assert answers["1"].error_message == "Request for unknown model: 'nobody' is not found"
+    assert not answers["1"].infer_response.parameters
+    assert answers["2"].error_message == "expected IN and DELAY shape to match"
+    assert answers["2"].infer_response.parameters["triton_final_response"].bool_param
+    assert answers["2"].infer_response.model_name == "repeat"
 
 
 def test_check_079_models_that_answer_once_answer_in_order(client):
