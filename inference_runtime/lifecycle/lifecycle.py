@@ -115,6 +115,7 @@ class ModelLifecycle:
         steps = self._composition.steps_of(name)
         for ensemble in self._composition.users(name):
             await self._orphan(ensemble)
+        await self._retirement.ensembles_over(name)
         async with self._locks.alone(name):
             self._composition.orphans.discard(name)
             self._composition.automatic.discard(name)
@@ -190,6 +191,7 @@ class ModelLifecycle:
         """Takes an ensemble out of service with a model of its, when its last request is settled."""
         for outer in self._composition.users(ensemble):
             await self._orphan(outer)
+        await self._retirement.ensembles_over(ensemble)
         async with self._locks.alone(ensemble):
             leaving = self._withdraw(ensemble)
             self._composition.orphans.add(ensemble)

@@ -26,13 +26,22 @@ class Retirement:
         self._registry = registry
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: Counter[PolledModel] = Counter()
+        self._ensembles: dict[asyncio.Task[None], tuple[str, ...]] = {}  # and the models of each
         self.keeps_overrides = False
 
     def retire(self, loaded: LoadedVersion, applied: PolledModel | None) -> asyncio.Task[None]:
         """`applied` is what the version was loaded from, if it ever served; the task ends when it is gone."""
         if applied is not None:
             self._leaving[applied] += 1
-        return self._soon(self._leave(loaded, applied))
+        task = self._soon(self._leave(loaded, applied))
+        if loaded.config.ensemble is not None:
+            self._ensembles[task] = loaded.config.ensemble.model_names
+            task.add_done_callback(self._ensembles.pop)
+        return task
+
+    async def ensembles_over(self, name: str) -> None:
+        """Returns when those with a step of this model that are leaving now are gone."""
+        await asyncio.gather(*[task for task, names in self._ensembles.items() if name in names])
 
     def forget(self, applied: PolledModel | None) -> list[asyncio.Task[None]]:
         """What serves now comes from elsewhere, or nothing serves any more."""

@@ -366,3 +366,24 @@ async def test_what_does_not_fit_the_models_is_told(world, steps, text):
             await world.load("e")
     assert fault.value.text.startswith("load failed for model 'e': version 1 is at UNAVAILABLE")
     assert text in fault.value.text
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_request_under_way_ends_well_when_the_models_go_right_after_the_ensemble(
+    world, at_once
+):
+    steps = step("slow", {"INPUT0": "IN"}, {"OUTPUT0": "middle"}) + step(
+        "plus1", {"INPUT0": "middle"}, {"OUTPUT0": "OUT"}
+    )
+    write_ensemble(world.path, "late", steps)
+    await world.load("late")
+    _, future = world.submit(head_of("late", {"IN": X}), data_of({"IN": X}))
+    await eventually(lambda: world.core.inflight().get(("slow", 1)) == 1)
+    await world.core.unload("late", unload_dependents=at_once)
+    if not at_once:
+        await world.unload("plus1")
+        await world.unload("slow")
+    answer = await future
+    assert isinstance(answer, InferResponse), answer
+    np.testing.assert_array_equal(np.frombuffer(answer.data[0], np.float32), (X + 1)[0])
+    assert not world.core.model_ready("plus1", "1")
