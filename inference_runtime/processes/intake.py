@@ -68,22 +68,11 @@ class _Known:
             at += size
 
 
-class _Asker:
-    """Context of a request: who is to be answered."""
+class _Asked(InferRequest):
+    """`ticket`: what the front end calls it. Its context is how it came in."""
 
-    __slots__ = ("origin", "taken", "ticket")
-
-    def __init__(self, ticket: int, origin: Origin) -> None:
-        self.ticket = ticket
-        self.origin = origin
-        self.taken = False  # the core has had it in its hands and did not answer at once
-
-    @property
-    def protocol(self) -> str:
-        return self.origin.protocol
-
-    def header(self, name: str) -> str:
-        return self.origin.header(name)
+    __slots__ = ("ticket",)
+    ticket: int
 
 
 class _AnswerHead:
@@ -128,7 +117,8 @@ class Intake:
         self._call = call
         self._stuck = stuck
         self._heads: dict[int, _Known] = {}
-        self._requests: dict[int, InferRequest] = {}
+        self._requests: dict[int, _Asked] = {}
+        self._taking: _Asked | None = None  # while the core is asked for it
         self._answer_heads: dict[tuple[ResponseHead, str], _AnswerHead] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -148,6 +138,7 @@ class Intake:
         """All frames of a message. Raises BrokenRing."""
         at, end = 0, len(message)
         unpack, heads, infer = frames.unpack_head, self._heads, frames.INFER
+        core, requests, done = self._core, self._requests, self._done
         while at < end:
             if end - at < HEAD_SIZE:
                 raise BrokenRing("a message that ends in the head of a frame")
@@ -163,18 +154,17 @@ class Intake:
                     data = [message[at + first : at + last] for first, last in known.cuts]
                 else:
                     data = frames.cut(message, at + HEAD_SIZE, stop, known.sizes)
-                request = InferRequest(
-                    known.head, data, self._done, _Asker(ticket, known.origin), stamp
-                )
-                self._requests[ticket] = request
-                self._core.infer(request)
-                request.context.taken = True
+                request = _Asked(known.head, data, done, known.origin, stamp)
+                request.ticket = ticket
+                requests[ticket] = self._taking = request
+                core.infer(request)
             else:
                 handler = self._kinds.get(kind)
                 if handler is None:
                     raise BrokenRing(f"a frame of kind {kind}")
                 handler(message, at + HEAD_SIZE, stop, number, ticket)
             at = stop
+        self._taking = None
 
     def send_log_settings(self, values: dict[str, Any]) -> None:
         self._send(frames.LOG_SETTINGS, 0, 0, 0, (orjson.dumps(values),))
@@ -213,23 +203,19 @@ class Intake:
         origin = known.origin
         if more["trace"]:
             origin = Origin(origin.protocol, more["trace"])
-        request = InferRequest(
-            known.head, data, self._done, _Asker(ticket, origin), more["received"], more["id"]
-        )
+        request = _Asked(known.head, data, self._done, origin, more["received"], more["id"])
+        request.ticket = ticket
         request.deadline_ns = more["deadline"]
         request.traffic_unit = more["unit"]
         if more["partial"]:
             request.partial = self._partial
-        self._requests[ticket] = request
+        self._requests[ticket] = self._taking = request
         if more["regions"] is None:
             self._core.infer(request)
         else:
             self._infer_with_regions(request, more["regions"], more["local"], more["in_turn"])
-        request.context.taken = True
 
-    def _infer_with_regions(
-        self, request: InferRequest, value: Any, local: bool, in_turn: bool
-    ) -> None:
+    def _infer_with_regions(self, request: _Asked, value: Any, local: bool, in_turn: bool) -> None:
         plan = messages.read_region_plan(value)
         try:
             use = self._core.region_use(plan, self._done, local=local, in_turn=in_turn)
@@ -251,29 +237,27 @@ class Intake:
         return None
 
     def _done(self, request: InferRequest, answer: Answer) -> None:
-        asker: _Asker = request.context
-        if self._requests.pop(asker.ticket, None) is not request:
-            return  # the front end is gone, and its number may be another's
+        assert isinstance(request, _Asked)
+        if self._requests.pop(request.ticket, None) is None:
+            return  # the front end is gone
         if isinstance(answer, InferResponse):
-            self._answer(request, asker.ticket, answer, 0)
+            self._answer(request, answer, 0)
         else:
-            self._fault(request, asker, answer, 0 if asker.taken else frames.REFUSED)
+            self._fault(request, answer, frames.REFUSED if request is self._taking else 0)
 
     def _partial(self, request: InferRequest, answer: Answer) -> None:
-        asker: _Asker = request.context
+        assert isinstance(request, _Asked)
         if self._closed or request.cancelled:
             return
         if self._link.unsent > UNREAD_LIMIT:
             self._stuck()
             return
         if isinstance(answer, InferResponse):
-            self._answer(request, asker.ticket, answer, frames.PARTIAL)
+            self._answer(request, answer, frames.PARTIAL)
         else:
-            self._fault(request, asker, answer, frames.PARTIAL)
+            self._fault(request, answer, frames.PARTIAL)
 
-    def _answer(
-        self, request: InferRequest, ticket: int, answer: InferResponse, flags: int
-    ) -> None:
+    def _answer(self, request: _Asked, answer: InferResponse, flags: int) -> None:
         data = answer.data
         size = HEAD_SIZE + (len(data[0]) if len(data) == 1 else sum(map(len, data)))
         known = self._answer_heads.get((answer.head, request.arm))
@@ -284,7 +268,8 @@ class Intake:
             size += len(sizes)
             data = [sizes, *data]
             flags |= frames.SIZED
-        self._link.send(pack_head(size, frames.ANSWER, flags, known.number, ticket, 0), data, size)
+        head = pack_head(size, frames.ANSWER, flags, known.number, request.ticket, 0)
+        self._link.send(head, data, size)
 
     def _name(self, request: InferRequest, answer: InferResponse, size: int) -> _AnswerHead:
         if len(self._answer_heads) >= _ANSWER_HEADS:
@@ -304,13 +289,13 @@ class Intake:
         self._answer_heads[(head, request.arm)] = known
         return known
 
-    def _fault(self, request: InferRequest, asker: _Asker, fault: RuntimeFault, flags: int) -> None:
+    def _fault(self, request: _Asked, fault: RuntimeFault, flags: int) -> None:
         value = {
             "fault": messages.fault_value(fault),
             "arm": request.arm,
             "version": _version_value(request.version),
         }
-        self._send(frames.FAULT, flags, 0, asker.ticket, (orjson.dumps(value),))
+        self._send(frames.FAULT, flags, 0, request.ticket, (orjson.dumps(value),))
 
     # Calls
 
