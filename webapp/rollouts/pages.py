@@ -74,6 +74,7 @@ def list_rows(rollouts: list[Rollout]) -> list[dict[str, Any]]:
 
 def ladder_rows(rollout: Rollout, rate: float | None) -> list[dict[str, Any]]:
     """The steps with where the rollout stands among them."""
+    reached = set(rollout.transitions.values_list("step", flat=True))
     return [
         {
             "number": index + 1,
@@ -82,18 +83,17 @@ def ladder_rows(rollout: Rollout, rate: float | None) -> list[dict[str, Any]]:
             "min_requests": step.min_requests,
             "pause": step.pause,
             "last": index == rollout.plan.last_step,
-            "state": _rung_state(rollout, index),
+            "state": _rung_state(rollout, index, reached),
             "seconds": seconds_for(step, rate),
         }
         for index, step in enumerate(rollout.plan.steps)
     ]
 
 
-def _rung_state(rollout: Rollout, index: int) -> str:
-    if rollout.state == "SUCCEEDED":
-        return "done"
-    if index < rollout.step:
-        return "done"
+def _rung_state(rollout: Rollout, index: int, reached: set[int]) -> str:
+    """`skipped`: a person's advance or promotion went past it."""
+    if rollout.state == "SUCCEEDED" or index < rollout.step:
+        return "done" if index in reached else "skipped"
     if index > rollout.step or rollout.generation == 0:
         return "ahead"
     if rollout.state in ACTIVE_STATES:

@@ -253,3 +253,11 @@ def test_after_the_promotion_diagram_and_comparison_call_the_same_version_stable
     assert "v1 stable" not in text
     assert "v2 canary" not in text
     assert re.search(r'aria-label="[^"]*v2[^"]*stable', page) or "v2: stable" in page
+
+
+def test_steps_that_a_promotion_went_past_are_not_shown_as_passed(yard: Yard, canary) -> None:
+    rollout = yard.begun(canary, SLOW)
+    click(yard, rollout, "promote")
+    page = yard.world.client().get(detail(rollout)).content.decode()
+    rungs = re.findall(r'<li class="rung rung-(\w+)"', page)
+    assert rungs == ["done", "skipped", "here"]
