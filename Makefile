@@ -53,6 +53,7 @@ fmt: $(VENV)/.dev
 bench: $(VENV)/.dev corpus   ## ratios in one run; writes bench/RESULTS.md
 	$(PY) -m bench
 	$(PY) -m bench.shared_memory
+	$(PY) -m bench.frontends
 
 requirements:                ## compile requirements/*.in again, without index addresses
 	cd requirements && for name in dev web worker runtime s3 demo gpu; do \
