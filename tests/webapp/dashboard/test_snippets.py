@@ -2,6 +2,7 @@ import json
 import re
 import shlex
 import subprocess
+from typing import Any
 
 from webapp.dashboard.snippets import sample_inputs, snippets, trial_fields
 from webapp.telemetry.first_call import curl_line
@@ -25,7 +26,7 @@ def test_a_large_input_is_left_for_the_person_to_fill() -> None:
     assert picture["data"] == []
 
 
-def sent_by(curl: str) -> list[dict]:
+def sent_by(curl: str) -> list[dict[str, Any]]:
     """The inputs that a curl line sends, the shell and Python asked."""
     program, _, _ = curl.partition(" | curl ")
     if program != curl:
