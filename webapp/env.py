@@ -44,3 +44,11 @@ def directory(name: str, default: Path) -> Path:
 def words(name: str, default: list[str]) -> list[str]:
     raw = os.environ.get(name)
     return raw.replace(",", " ").split() if raw else default
+
+
+def choice(name: str, default: str, allowed: tuple[str, ...], advice: str) -> str:
+    """One of `allowed`; `advice` tells what to do instead."""
+    chosen = os.environ.get(name) or default
+    if chosen not in allowed:
+        raise EnvironmentProblem(f"{name}: {chosen!r} is not possible here. {advice}")
+    return chosen

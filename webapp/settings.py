@@ -112,6 +112,15 @@ TEMPLATES = [
 ]
 
 # -- Data -----------------------------------------------------------------------------------
+# Named by the design for S3, which the control plane does not write to yet: better refused than ignored.
+env.choice(
+    "STORAGE_URL",
+    "local",
+    ("local",),
+    "The control plane keeps uploads and the model repository under SWITCHYARD_HOME; put that on a shared "
+    "volume when several machines need it.",
+)
+
 DATABASES = {
     "default": dj_database_url.parse(
         env.text("DATABASE_URL", f"sqlite:///{HOME}/switchyard.sqlite3"), conn_max_age=60

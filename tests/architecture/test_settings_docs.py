@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 READERS = [ROOT / "webapp", ROOT / "workers", ROOT / "stack", ROOT / "inference_runtime"]
-NAME = re.compile(r"\"(SWITCHYARD_[A-Z_]+|DATABASE_URL|REDIS_URL)\"")
+NAME = re.compile(r"\"(SWITCHYARD_[A-Z_]+|DATABASE_URL|REDIS_URL|STORAGE_URL)\"")
 
 
 def test_the_table_and_the_code_name_the_same_variables() -> None:
