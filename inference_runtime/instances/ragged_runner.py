@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from inference_runtime.backends.base import Array
-from inference_runtime.errors import Internal
+from inference_runtime.errors import Internal, InvalidArgument
 from inference_runtime.instances.batch import Batch
 from inference_runtime.instances.gather import Gatherer
 from inference_runtime.instances.runner import BatchRunner
@@ -53,11 +53,12 @@ def batch_input(entry: BatchInput, shapes: Sequence[Shape]) -> Array:
 
 
 def _counts(shapes: Sequence[Shape]) -> list[int]:
-    return [element_count(shape) for shape in shapes]
+    # The shape of an optional input that was left out is (), which would count as one element.
+    return [element_count(shape) if shape else 0 for shape in shapes]
 
 
 def _item_shapes(shapes: Sequence[Shape]) -> list[Shape]:
-    return [shape[1:] for shape in shapes for _ in range(shape[0])]
+    return [shape[1:] for shape in shapes if shape for _ in range(shape[0])]
 
 
 _VALUES: Final[dict[BatchInputKind, Callable[[Sequence[Shape]], object]]] = {
@@ -132,6 +133,10 @@ class RaggedBatchRunner(BatchRunner):
 
 def _filled(spec: TensorSpec, source: Shape) -> Shape:
     """The output's dims, each open one taken from the input's shape at the same place."""
+    if not source:
+        raise InvalidArgument(
+            f"output '{spec.name}' has the shape of an input that the request leaves out"
+        )
     sizes = source[1:]
     return (
         source[0],

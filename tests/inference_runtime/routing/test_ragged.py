@@ -83,6 +83,21 @@ def test_what_describes_a_batch(kind, values, datatype, dtype):
 
 
 @pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("BATCH_ELEMENT_COUNT", [0, 0]),
+        ("BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO", [0, 0, 0]),
+        ("BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", []),
+        ("BATCH_ITEM_SHAPE_FLATTEN", []),
+    ],
+)
+def test_an_optional_input_that_is_left_out_has_no_elements(kind, values):
+    absent = [(), ()]
+    made = batch_input(BatchInput(BatchInputKind[kind], ("T",), "INT32", "X"), absent)
+    assert made.tolist() == values
+
+
+@pytest.mark.parametrize(
     ("change", "text"),
     [
         (
