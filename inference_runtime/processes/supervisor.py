@@ -94,6 +94,7 @@ class FrontEndProcesses:
         self._listeners: dict[str, SharedListener] = {}
         self._processes: dict[int, FrontEndProcess] = {}
         self._spare: FrontEndProcess | None = None  # started and not told what it is to be
+        self._spare_taken = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
         self._changes = 0
         self._leaving = False
@@ -183,6 +184,7 @@ class FrontEndProcesses:
 
     async def _replace(self, number: int) -> None:
         process, self._spare = self._spare, None
+        self._spare_taken.set()
         if process is None or process.ended.is_set():
             process = await self._new()
         self._take(number, process)
@@ -194,7 +196,9 @@ class FrontEndProcesses:
             if self._spare is None or self._spare.ended.is_set():
                 with contextlib.suppress(OSError):
                     self._spare = await self._new()
-            await asyncio.sleep(_SPARE_S)
+            self._spare_taken.clear()
+            with contextlib.suppress(TimeoutError):  # it may also die on its own
+                await asyncio.wait_for(self._spare_taken.wait(), _SPARE_S)
 
     def _config(self) -> dict[str, Any]:
         plan, handlers = self._plan, self._handlers
