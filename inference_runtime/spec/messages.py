@@ -47,7 +47,7 @@ class RequestHead:
     sequence_start: bool = False
     sequence_end: bool = False
     binary_default: bool = False  # HTTP: binary_data_output
-    empty_final: bool = False  # gRPC streams: the end of a decoupled request is told, even without data
+    empty_final: bool = False  # gRPC streams: tell the end of a decoupled request by itself
 
 
 class InferRequest:
