@@ -70,7 +70,9 @@ def benchmark_detail(request: HttpRequest, run_id: str) -> HttpResponseBase:
             [(r, point_list(run=r)) for r in (run, beside) if r is not None]
         ),
     }
-    page = "benchmarks/_live.html" if request.headers.get("HX-Request") else "benchmarks/detail.html"
+    page = (
+        "benchmarks/_live.html" if request.headers.get("HX-Request") else "benchmarks/detail.html"
+    )
     return render(request, page, context)
 
 
