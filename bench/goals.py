@@ -43,6 +43,10 @@ CASES = (
 )
 
 
+# Batches to try, by load and by what the loop is called.
+_BARE = {"http mlp ×64": {BARE_SINGLE: (1,)}, "grpc cnn ×8": {BARE_BATCHED: (1, 8)}}
+
+
 @dataclass(frozen=True)
 class Goal:
     """Ours ÷ the best of `against`, both from the load `case`."""
@@ -113,7 +117,6 @@ def measure(home: Path, *, rounds: int, seconds: int, peers: bool) -> Measured:
         work = _Round(folder, subjects, measured, seconds)
         for number in range(rounds):
             print(f"goals: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-            work.bare_loops()
             work.ours_and_probe(swapped=bool(number % 2))
             for peer, python in list(pythons.items()):
                 try:
@@ -141,17 +144,15 @@ class _Round:
     measured: Measured
     seconds: int
 
-    def bare_loops(self) -> None:
-        for case, server, batches in (
-            ("http mlp ×64", BARE_SINGLE, (1,)),
-            ("grpc cnn ×8", BARE_BATCHED, (1, 8)),
-        ):
-            subject = self.subjects[case.split()[1]]
+    def bare_loop(self, case: Case) -> None:
+        """Right before the load that is compared with it, so that the machine is the same for both."""
+        for server, batches in _BARE.get(case.name, {}).items():
+            subject = self.subjects[case.model]
             rate = max(
                 bare.items_per_second(subject.file, subject.item, batch=b, seconds=self.seconds)
                 for b in batches
             )
-            self.measured.of(case, server).per_second.append(rate)
+            self.measured.of(case.name, server).per_second.append(rate)
 
     def ours_and_probe(self, *, swapped: bool) -> None:
         small = [self.subjects[name] for name in ("tiny", "mlp")]
@@ -169,6 +170,7 @@ class _Round:
                 OURS: ours, PROBE: probe, TRACED: with_traces, SPLIT: split,
             }  # fmt: skip
             for case in CASES:
+                self.bare_loop(case)
                 names = [name for name in case.servers if name in servers]
                 for name in reversed(names) if swapped else names:
                     self._load(case, name, servers[name])
