@@ -44,7 +44,10 @@ CASES = (
 
 
 # Batches to try, by load and by what the loop is called.
-_BARE = {"http mlp ×64": {BARE_SINGLE: (1,)}, "grpc cnn ×8": {BARE_BATCHED: (1, 8)}}
+_BARE: dict[str, dict[str, tuple[int, ...]]] = {
+    "http mlp ×64": {BARE_SINGLE: (1,)},
+    "grpc cnn ×8": {BARE_BATCHED: (1, 8)},
+}
 
 
 @dataclass(frozen=True)
