@@ -34,6 +34,7 @@ _KEY_LIMIT: Final = 16384
 COPY_BELOW: Final = 8192
 # From here on typed contents stop the loop for longer than others should wait.
 HEAVY: Final = 1 << 17
+_MESSAGE_LIMIT: Final = 2**31 - 1  # of protobuf itself
 
 Split = tuple["InferPlan", str, Sequence[Bytes]]
 
@@ -78,11 +79,14 @@ class InferPlan:
         if not sizes or -1 in sizes:
             return
         marks = [bytes([RAW_INPUT]) + varint(size) for size in sizes]
+        total = len(key) + sum(map(len, marks)) + sum(sizes)
+        if total > _MESSAGE_LIMIT:
+            return  # a shape that no message can hold
         self.prefix = key + marks[0]
         self.prefix_size = len(self.prefix)
         self.size = sizes[0]
         self.rest = [(m, len(m), size) for m, size in zip(marks[1:], sizes[1:], strict=True)]
-        self.total = len(key) + sum(map(len, marks)) + sum(sizes)
+        self.total = total
         if self.size <= COPY_BELOW:
             self.framed = b"\x00" + self.total.to_bytes(4, "big") + self.prefix
             self.framed_size = len(self.framed)

@@ -153,6 +153,14 @@ _PROTO = pb.ModelInferRequest(
     ],
     raw_input_contents=[b"12345678", b"\x01\x00\x00\x00a"],
 ).SerializeToString()
+# Found by the fuzzer: shapes that no message can hold.
+_VAST = pb.ModelInferRequest(
+    inputs=[
+        pb.ModelInferRequest.InferInputTensor(name=name, datatype="INT32", shape=[2**40, 3])
+        for name in ("A", "B")
+    ],
+    raw_input_contents=[b"123", b"45"],
+).SerializeToString()
 _CONFIG = (
     b'name: "m" backend: "onnxruntime" max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 '
     b"dims: [-1] reshape { shape: [1, -1] } } dynamic_batching { preferred_batch_size: [2] } "
@@ -179,7 +187,7 @@ TARGETS: dict[str, Target] = {
         load_parameters,
         (b'{"parameters":{"config":"{}","file:1/model.onnx":"YWJj","unload_dependents":true}}',),
     ),
-    "grpc_infer": Target(grpc_infer, (_PROTO,)),
+    "grpc_infer": Target(grpc_infer, (_PROTO, _VAST)),
     "header_block": Target(header_block, tuple(BLOCKS)),
     "http2": Target(
         http2,

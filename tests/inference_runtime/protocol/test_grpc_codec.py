@@ -381,3 +381,13 @@ def test_wrong_output_parameters_are_refused(parameters, text):
     asked = output(**{key: pb.InferParameter(**value) for key, value in parameters.items()})
     with pytest.raises(InvalidArgument, match=text):
         decode(InferDecoder(), asked)
+
+
+@pytest.mark.parametrize("shape", [[2**40, 3], [2**62], [2**31], [-(2**40), -3]])
+def test_a_shape_that_no_message_can_hold_is_read_and_left_to_validation(shape):
+    request = message(sizes=((1, 4), (1, 2)))
+    del request.inputs[1].shape[:]
+    request.inputs[1].shape.extend(shape)
+    decoder = InferDecoder()
+    for _ in range(2):
+        same(decode(decoder, request), request)
