@@ -129,16 +129,52 @@ def _discard(directory: Path, lock: IO[bytes]) -> None:
 def _extract(archive: tarfile.TarFile, directory: Path) -> None:
     total = 0
     for count, member in enumerate(archive):
-        path = PurePosixPath(member.name)
-        if path.is_absolute() or ".." in path.parts:
-            raise InvalidArgument(
-                f"the environment archive is refused: its entry '{member.name[:256]}' leads out of it"
-            )
         total += member.size
         if count >= MAX_ENTRIES or total > MAX_BYTES:
             raise InvalidArgument("the environment archive is refused: it is too large")
-        # The standard library's filter refuses devices, links that lead out, and writing through them.
-        archive.extract(member, directory, filter="data")
+        _check_member(member, directory)
+        _strip(member)
+        # The early releases of Python 3.11 have no filters, so that the checks are ours; the later want one named.
+        if hasattr(tarfile, "data_filter"):
+            archive.extract(member, directory, filter="data")
+        else:
+            archive.extract(member, directory)
+
+
+def _check_member(member: tarfile.TarInfo, directory: Path) -> None:
+    """Raises InvalidArgument for what is no file, directory or link, and for what leads out."""
+    label = f"the environment archive is refused: its entry '{member.name[:256]}'"
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+        raise InvalidArgument(f"{label} is no file, directory or link")
+    root = directory.resolve()
+    # What was unpacked before may be a link: the place is where it leads now.
+    place = (root / member.name).parent.resolve()
+    if not _inside(PurePosixPath(member.name)) or not place.is_relative_to(root):
+        raise InvalidArgument(f"{label} leads out of it")
+    if member.issym():
+        target = PurePosixPath(member.name).parent / member.linkname
+        if not _inside(target) or not (place / member.linkname).resolve().is_relative_to(root):
+            raise InvalidArgument(f"{label} leads out of it")
+    if member.islnk():
+        known = (root / member.linkname).resolve()
+        if not _inside(PurePosixPath(member.linkname)) or not known.is_relative_to(root):
+            raise InvalidArgument(f"{label} leads out of it")
+
+
+def _inside(name: PurePosixPath) -> bool:
+    """By the words alone: not absolute, and never above where it begins."""
+    depth = 0
+    for part in name.parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0 or part == "/":
+            return False
+    return True
+
+
+def _strip(member: tarfile.TarInfo) -> None:
+    """No owner but ours, and no rights beyond those of a usual file."""
+    member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    member.mode = (member.mode & 0o755) | (0o700 if member.isdir() else 0o600)
 
 
 def _sweep() -> None:
