@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inference_runtime.errors import FailureReason, InvalidArgument, RuntimeFault
+from inference_runtime.errors import FailureReason, InvalidArgument, RuntimeFault, Unavailable
 from inference_runtime.scheduling.ensemble_flow import (
     EnsembleFlow,
     EnsembleGraph,
@@ -40,6 +40,17 @@ logger = logging.getLogger(__name__)
 
 _MAX_HEADS = 1024
 _OVERRIDES = ("sequence_id", "sequence_start", "sequence_end")
+
+
+# A decoupled step can not be slowed down: what comes of one request may wait for later steps up to here.
+MOST_WAITING = 4096
+
+
+def _too_slow() -> Unavailable:
+    return Unavailable(
+        f"more than {MOST_WAITING} responses of a decoupled step wait for the steps behind it, which "
+        "do not keep up"
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -134,9 +145,7 @@ class EnsembleScheduler:
         self._inflight.abandon(request)
         run = self._runs.get(request)
         if run is not None:
-            self._fail(run, cancelled())
-            for call in list(run.calls):
-                self._inference.cancel(call)
+            self._stop(run, cancelled())
             self._pump(run)
 
     async def drain(self) -> None:
@@ -312,6 +321,9 @@ class EnsembleScheduler:
             if self._graph.decoupled[call.step]:
                 key = (*key, call.responses)
                 call.responses += 1
+                if len(run.calls) + run.gated > MOST_WAITING:
+                    self._stop(run, self._in_ensemble(_too_slow()))
+                    return
             self._put(run, self._produced(call, answer), key)
 
     def _produced(self, call: _Call, answer: InferResponse) -> dict[str, Value | None]:
@@ -349,6 +361,12 @@ class EnsembleScheduler:
             self._pump(run)
 
     # -- ends
+
+    def _stop(self, run: _Run, fault: RuntimeFault) -> None:
+        """Fails the request, and tells the steps under way that nobody waits for them any more."""
+        self._fail(run, fault)
+        for call in list(run.calls):
+            self._inference.cancel(call)
 
     def _fail(self, run: _Run, fault: RuntimeFault) -> None:
         if run.fault is not None:

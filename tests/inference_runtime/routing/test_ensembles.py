@@ -5,7 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from inference_runtime.errors import Cancelled, InvalidArgument, NotFound, RuntimeFault
+from inference_runtime.errors import Cancelled, FaultCode, InvalidArgument, NotFound, RuntimeFault
+from inference_runtime.scheduling import ensemble_scheduler
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import (
     WAIT_SECONDS,
@@ -223,6 +224,20 @@ async def test_one_response_per_response_of_a_decoupled_step(decoupled):
     ]
     assert sorted(found) == [(5, 7, 0), (6, 7, 1), (7, 7, 2)]
     assert decoupled.core.inflight() == {}
+
+
+async def test_a_producer_that_outruns_the_steps_behind_it_is_stopped(decoupled, monkeypatch):
+    monkeypatch.setattr(ensemble_scheduler, "MOST_WAITING", 20)
+    slow = ECHO + 'parameters { key: "execute_delay_ms" value { string_value: "50" } }'
+    (decoupled.path / "echo" / "config.pbtxt").write_text(slow)
+    await decoupled.load("echo")
+    _, end = await streamed(decoupled, "stream", repeat_data(list(range(500))))
+    assert isinstance(end, RuntimeFault)
+    assert end.code is FaultCode.UNAVAILABLE
+    assert end.text.startswith("in ensemble 'stream', more than 20 responses of a decoupled step")
+    assert decoupled.core.inflight() == {}
+    partials, end = await streamed(decoupled, "stream", repeat_data([1, 2]))
+    assert len(partials) == 2
 
 
 async def test_no_response_of_the_step_is_none_of_the_ensemble(decoupled):
