@@ -24,7 +24,10 @@ from inference_runtime.backends.isolation.given import Given
 from inference_runtime.backends.python.batch_codec import arena_full
 from inference_runtime.backends.python.options import StubOptions, read_options
 from inference_runtime.backends.python.stub_process import Launch, StubProcess, not_healthy
-from inference_runtime.backends.python.supervised_instance import SupervisedInstance
+from inference_runtime.backends.python.supervised_instance import (
+    SupervisedBackend,
+    SupervisedInstance,
+)
 from inference_runtime.backends.python.wire import frames
 from inference_runtime.backends.python.wire.arena import ArenaFull, Unpacker
 from inference_runtime.backends.python.wire.frames import Buffer, Kind
@@ -173,12 +176,11 @@ class IsolatedProcess:
         self.stub.kill()
 
 
-class IsolatedBackend:
+class IsolatedBackend(SupervisedBackend[IsolatedProcess]):
     def __init__(self, name: str, options: Mapping[str, str], services: BackendServices) -> None:
         self._backend = name
         self._options = options
         self._services = services
-        self._instance: SupervisedInstance[IsolatedProcess] | None = None
 
     def load(self, artifact: ModelArtifact, config: ModelConfig, instance: InstanceSpec) -> None:
         limits = read_options(config.parameters, {})
@@ -206,25 +208,8 @@ class IsolatedBackend:
         with self._instance.turn() as process:
             return process.execute(inputs, outputs)
 
-    def unload(self) -> None:
-        if self._instance is not None:
-            self._instance.end()
-            self._instance = None
-
-    @property
-    def alive(self) -> bool:
-        return self._instance is not None and self._instance.alive
-
-    @property
-    def drain_limit(self) -> float:
-        return self._instance.limits.unload_limit if self._instance is not None else 0.0
-
     async def check_ready(self) -> None:
         """The model has no say of its own."""
-
-    def abort(self) -> None:
-        if self._instance is not None:
-            self._instance.supervisor.kill()
 
 
 def _launch(name: str, limits: StubOptions, services: BackendServices) -> Launch:

@@ -18,11 +18,14 @@ from inference_runtime.backends.python.environments import ENVIRONMENTS, Environ
 from inference_runtime.backends.python.instance_process import InstanceProcess
 from inference_runtime.backends.python.options import check_instance_name, read_options
 from inference_runtime.backends.python.start import environment_of, instance_text, launch
-from inference_runtime.backends.python.supervised_instance import SupervisedInstance
+from inference_runtime.backends.python.supervised_instance import (
+    SupervisedBackend,
+    SupervisedInstance,
+)
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
 
-class PythonBackend:
+class PythonBackend(SupervisedBackend[InstanceProcess]):
     utf8_strings = False
     overlapping = False
     per_request = True
@@ -30,7 +33,6 @@ class PythonBackend:
     def __init__(self, options: Mapping[str, str], services: BackendServices) -> None:
         self._options = options
         self._services = services
-        self._instance: SupervisedInstance[InstanceProcess] | None = None
         self._environment: Environment | None = None
 
     @staticmethod
@@ -84,26 +86,12 @@ class PythonBackend:
             return process.execute(calls)
 
     def unload(self) -> None:
-        if self._instance is not None:
-            self._instance.end()
-            self._instance = None
+        super().unload()
         if self._environment is not None:
             ENVIRONMENTS.release(self._environment)
             self._environment = None
-
-    @property
-    def alive(self) -> bool:
-        return self._instance is not None and self._instance.alive
-
-    @property
-    def drain_limit(self) -> float:
-        return self._instance.limits.unload_limit if self._instance is not None else 0.0
 
     async def check_ready(self) -> None:
         process = self._instance.process if self._instance is not None else None
         if process is not None:
             await process.check_ready()
-
-    def abort(self) -> None:
-        if self._instance is not None:
-            self._instance.supervisor.kill()

@@ -104,3 +104,26 @@ class SupervisedInstance(Generic[Process]):
     def _on_loop(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has closed
             self._services.loop.call_soon_threadsafe(what)
+
+
+class SupervisedBackend(Generic[Process]):
+    """What a backend with a process of its own tells the server about it; None: not loaded, or unloaded."""
+
+    _instance: SupervisedInstance[Process] | None = None
+
+    def unload(self) -> None:
+        if self._instance is not None:
+            self._instance.end()
+            self._instance = None
+
+    @property
+    def alive(self) -> bool:
+        return self._instance is not None and self._instance.alive
+
+    @property
+    def drain_limit(self) -> float:
+        return self._instance.limits.unload_limit if self._instance is not None else 0.0
+
+    def abort(self) -> None:
+        if self._instance is not None:
+            self._instance.supervisor.kill()
