@@ -21,7 +21,7 @@ class TritonError:
 
     def __init__(self, message: str, code: str = "INTERNAL") -> None:
         self._message = str(message)
-        self._code = code
+        self._code = str(code)
 
     def message(self) -> str:
         return self._message

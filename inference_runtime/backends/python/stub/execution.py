@@ -10,6 +10,7 @@ from inference_runtime.backends.python.stub import coroutines
 from inference_runtime.backends.python.stub.errors import TritonError
 from inference_runtime.backends.python.stub.failures import failure_text
 from inference_runtime.backends.python.stub.link import PROCESS
+from inference_runtime.backends.python.stub.pace import Pace
 from inference_runtime.backends.python.stub.requests import InferenceRequest
 from inference_runtime.backends.python.stub.responses import InferenceResponse, error_text
 from inference_runtime.backends.python.stub.senders import Answers
@@ -44,14 +45,15 @@ class BatchExecution:
         return "[" + ",".join(answers) + "]"
 
     def _request(self, call: Any, tensors: Unpacker) -> InferenceRequest:
-        number, head_number, id_, places = call
+        number, head_number, id_, places, *portion = call
         head = self._heads[head_number]
         inputs = [
             Tensor.received(name, datatype, shape, tensors.take(place))
             for (name, datatype, shape), place in zip(head["inputs"], places, strict=True)
         ]
+        pace = Pace(number, *portion) if portion else None
         request: InferenceRequest = InferenceRequest.received(
-            head, id_, inputs, Answers(number, head["outputs"])
+            head, id_, inputs, Answers(number, head["outputs"], pace)
         )
         return request
 
@@ -68,7 +70,9 @@ class BatchExecution:
             return coroutines.value(returned)
         # The next batch may start while this one is still at work.
         answers = [request.answers for request in requests]
-        coroutines.start(returned).add_done_callback(lambda future: _ended(future, answers))
+        holdable = any(each is not None and each.paced for each in answers)
+        future = coroutines.start(returned, holdable=holdable)
+        future.add_done_callback(lambda future: _ended(future, answers))
         return None
 
     def _answers(
@@ -120,14 +124,20 @@ def _answer(request: InferenceRequest, response: InferenceResponse | None, packe
         return _RESCHEDULE
     if response is None or answers.responded:
         return _LATER
+    try:
+        text = response.written(packer, answers.wanted)
+    except BaseException as error:  # noqa: BLE001  the other answers of the batch are good
+        text = error_text(TritonError(_message(failure_text(error))))
     answers.close()
-    return response.written(packer, answers.wanted)
+    return text
+
+
+def _message(text: str) -> str:
+    return f"Failed to process the request(s) for model '{PROCESS.instance_name}', message: {text}"
 
 
 def _all_failed(requests: list[InferenceRequest], text: str) -> list[str]:
-    message = (
-        f"Failed to process the request(s) for model '{PROCESS.instance_name}', message: {text}"
-    )
+    message = _message(text)
     error = error_text(TritonError(message))
     return [
         error if request.answers is not None and request.answers.fail(message) else _LATER
@@ -150,6 +160,4 @@ def _ended(future: Future[Any], answers: list[Answers | None]) -> None:
     )
     for each in answers:
         if each is not None:
-            each.fail_aside(
-                f"Failed to process the request(s) for model '{PROCESS.instance_name}', message: {text}"
-            )
+            each.fail_aside(_message(text))

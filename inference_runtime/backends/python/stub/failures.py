@@ -5,7 +5,7 @@ import traceback
 
 def failure_text(error: BaseException) -> str:
     """Type and message as they stand, then one line for each frame of the model."""
-    lines = [f"{type(error).__name__}: {error}", "", "At:"]
+    lines = [f"{type(error).__name__}: {_message(error)}", "", "At:"]
     own = __file__.rsplit("/", 1)[0]
     lines += [
         f"  {frame.filename}({frame.lineno}): {frame.name}"
@@ -13,3 +13,10 @@ def failure_text(error: BaseException) -> str:
         if not frame.filename.startswith(own)
     ]
     return "\n".join(lines) + "\n"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as another:  # noqa: BLE001  its text is the model's code, too
+        return f"<its text can not be had: {type(another).__name__}>"

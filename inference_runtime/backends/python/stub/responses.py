@@ -45,7 +45,7 @@ class InferenceResponse:
         self._parameters = parameters
 
     def written(self, packer: Packer, wanted: Collection[str]) -> str:
-        """As JSON; `wanted` names the outputs that travel."""
+        """As JSON; `wanted` names the outputs that travel. Raises what comes of a model's odd objects."""
         if self._error is not None:
             return error_text(self._error)
         mark = packer.mark()
@@ -58,6 +58,9 @@ class InferenceResponse:
         except ArenaFull as full:
             packer.undo(mark)
             return error_text(TritonError(full_text(full)))
+        except BaseException:
+            packer.undo(mark)
+            raise
         listed = "[" + ",".join(outputs) + "]"
         if self._parameters:
             return f'{{"o":{listed},"p":{dumps(self._parameters)}}}'

@@ -9,6 +9,7 @@ from typing import Any
 from inference_runtime.backends.python.stub.errors import TritonError, TritonModelException
 from inference_runtime.backends.python.stub.json_text import dumps
 from inference_runtime.backends.python.stub.link import PROCESS, Link
+from inference_runtime.backends.python.stub.pace import Pace
 from inference_runtime.backends.python.stub.responses import InferenceResponse, error_text
 from inference_runtime.backends.python.wire.frames import Kind
 
@@ -19,9 +20,10 @@ _REFUSED = "Unable to send response. "
 class Answers:
     """Of one request. Whoever may still answer it holds this; when nobody does, it ends by itself."""
 
-    __slots__ = ("_lock", "closed", "number", "responded", "sender_taken", "wanted")
+    __slots__ = ("_lock", "_pace", "closed", "number", "responded", "sender_taken", "wanted")
 
-    def __init__(self, number: int, wanted: Collection[str]) -> None:
+    def __init__(self, number: int, wanted: Collection[str], pace: Pace | None = None) -> None:
+        self._pace = pace
         self.number = number
         self.wanted = wanted
         self.closed = False
@@ -29,18 +31,27 @@ class Answers:
         self.sender_taken = False
         self._lock = threading.Lock()
 
+    @property
+    def paced(self) -> bool:
+        return self._pace is not None
+
     def send(self, response: InferenceResponse | None, flags: int) -> None:
+        pace = self._pace
+        if pace is not None and not flags and not self.closed:
+            pace.wait()  # without the lock: the request may fail meanwhile
         with self._lock:
             self._check(response, flags)
             final = bool(flags & FINAL)
-            self.closed = final
-            first = not self.responded
-            self.responded = True
             if PROCESS.decoupled:
-                post_response(self, response, final=final)
-            elif response is not None and first:
+                size = post_response(self, response, final=final)
+                if pace is not None and not final:
+                    pace.sent(size)
+            elif response is not None and not self.responded:
                 # The client takes one answer: it need not wait for word that it was the last.
                 post_response(self, response, final=True)
+            # Not before: what could not be written was not sent.
+            self.closed = final
+            self.responded = True
 
     def _check(self, response: InferenceResponse | None, flags: int) -> None:
         if flags not in (0, FINAL):
@@ -106,12 +117,14 @@ class Answers:
         PROCESS.link.post_at_last(Kind.RESPONSE, _error_answer(self.number, text))
 
 
-def post_response(answers: Answers, response: InferenceResponse | None, *, final: bool) -> None:
+def post_response(answers: Answers, response: InferenceResponse | None, *, final: bool) -> int:
+    """Gives the size of its tensors."""
     link: Link = PROCESS.link
     packer = link.packer()
     body = response.written(packer, answers.wanted) if response is not None else "null"
     text = f'{{"id":{answers.number},"final":{"true" if final else "false"},"answer":{body}}}'
     link.post_text(Kind.RESPONSE, text, packer.payload)
+    return packer.size
 
 
 def _error_answer(number: int, text: str) -> str:
