@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -63,6 +64,7 @@ class RequestRunner:
         self.deliver: Deliver = _nowhere
         self._loop = loop
         self._clock = time.monotonic_ns
+        self._ending = threading.Lock()
         self._heads: dict[Hashable, ResponseHead] = {}
         sequences = config.sequence_batching
         self._reschedules = sequences is not None and sequences.iterative
@@ -96,7 +98,7 @@ class RequestRunner:
             answers,
             times,
             faulty=any(isinstance(answer, RuntimeFault) for answer in answers),
-            deferred=any(answer is None for answer in answers) or any(call.ended for call in calls),
+            deferred=any(answer is None for answer in answers),
             rescheduled=again if self._reschedules else (),
         )
 
@@ -137,15 +139,21 @@ class RequestRunner:
         return ModelCall(request, inputs, plan.output_names, self._send)
 
     def _reply(self, call: ModelCall, reply: Reply | Reschedule | None) -> Answer | None:
+        if reply is None or not self._end(call):
+            return None
         if isinstance(reply, Reschedule):
-            call.ended = True
             return None if self._reschedules else InvalidArgument(_NOT_ITERATIVE)
-        return self._answer(call, reply) if reply is not None else None
+        return self._answer(call, reply)
+
+    def _end(self, call: ModelCall) -> bool:
+        """Whether it had not ended before; a process may be found dead just after it gave its answers."""
+        with self._ending:
+            ended, call.ended = call.ended, True
+        return not ended
 
     def _send(self, call: ModelCall, reply: Reply | None, final: bool) -> None:
-        if call.ended:
+        if call.ended or (final and not self._end(call)):
             return
-        call.ended = final
         if reply is None:
             if not final:
                 return
