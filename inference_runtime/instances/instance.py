@@ -68,10 +68,15 @@ class Instance:
     def run_in_thread(self, batch: Batch, finished: Finished) -> None:
         """`finished(self, execution)` is called on the event loop. The caller waits for it before the next batch."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._serve, name=f"instance-{self.name}", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, name=f"instance-{self.name}", daemon=True)
+            try:
+                thread.start()
+            except (
+                RuntimeError
+            ) as error:  # the system gives no more threads now; the next batch tries again
+                self._loop.call_soon(finished, self, self._runner.failed(batch, error))
+                return
+            self._thread = thread
         self._work.put((batch, finished))
 
     async def stop(self) -> None:

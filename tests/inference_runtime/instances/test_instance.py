@@ -69,6 +69,25 @@ async def test_makes_no_thread_for_batches_that_run_inline():
     await bench.instance.stop()
 
 
+async def test_a_system_without_threads_fails_the_batch_and_not_the_instance(monkeypatch):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bench = Bench(GatedBackend())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        bench.instance.run_in_thread(bench.batch(), bench.hear)
+    await asyncio.wait_for(bench.told.wait(), 10)
+    (fault,) = bench.finished[0].answers
+    assert isinstance(fault, Internal)
+    assert "can't start new thread" in fault.text
+    bench.told.clear()
+    bench.instance.run_in_thread(bench.batch(), bench.hear)
+    await asyncio.wait_for(bench.told.wait(), 10)
+    assert not bench.finished[1].faulty
+    await bench.instance.stop()
+
+
 async def test_stopping_finishes_the_batch_in_hand_and_ends_the_thread():
     backend = GatedBackend(open_=False)
     bench = Bench(backend)
