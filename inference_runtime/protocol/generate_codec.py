@@ -107,6 +107,10 @@ class _Reader:
         if any(tensor.name == port.name for tensor in self.tensors):
             raise InvalidArgument(f"input '{port.name}' already exists in request")
         flat = value if type(value) is list else [value]
+        if list in map(type, flat):
+            raise InvalidArgument(
+                f"{_misfit(port)}: it takes a scalar or a one-dimensional list, not a nested one"
+            )
         shape = _shape(port, len(flat))
         packed = json_tensors.decode(port.name, BY_WIRE[port.datatype], len(flat), flat)
         self.size += len(packed)
@@ -126,13 +130,15 @@ def _shape(port: GenerateInput, count: int) -> tuple[int, ...]:
     free = [at for at, dim in enumerate(port.shape) if dim < 0]
     left, rest = divmod(count, fixed) if fixed else (0, count)
     if rest or (not free and left != 1):
-        raise InvalidArgument(
-            f"The schema can not convert input '{port.name}' to tensor with proper shape"
-        )
+        raise InvalidArgument(_misfit(port))
     shape = [1 if dim < 0 else dim for dim in port.shape]
     if free:
         shape[free[-1]] = left
     return tuple(shape)
+
+
+def _misfit(port: GenerateInput) -> str:
+    return f"The schema can not convert input '{port.name}' to tensor with proper shape"
 
 
 def encode(answer: InferResponse, id_: str) -> bytes:

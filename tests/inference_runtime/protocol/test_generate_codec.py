@@ -66,6 +66,17 @@ def test_what_does_not_fit_the_metadata_is_refused(name, count):
     assert text == f"The schema can not convert input '{name}' to tensor with proper shape"
 
 
+@pytest.mark.parametrize(
+    "value", [[[1], [2]], [[1, 2], []], [[1, 2, 3, 4]], [1, [2, 3, 4]], [[]], [[[1]]]]
+)
+def test_an_input_is_a_scalar_or_a_flat_list(value):
+    text = refusal(orjson.dumps({"FREE": value}))
+    assert text == (
+        "The schema can not convert input 'FREE' to tensor with proper shape: it takes a scalar or a "
+        "one-dimensional list, not a nested one"
+    )
+
+
 def test_nested_parameters_are_read_like_top_level_ones():
     asked = decode('{"parameters":{"PROMPT":"x","k":1},"after":2}')
     assert asked.head.inputs[0].name == "PROMPT"
