@@ -21,6 +21,7 @@ from inference_runtime.repository.overrides import read_load_parameters as read_
 from inference_runtime.spec.config_text import config_from_json, config_from_text
 from inference_runtime.spec.model_config import read
 from inference_runtime.spec.tensors import BytesFramingError, count_bytes, split_bytes
+from tests.fuzz.http1 import SEEDS as HTTP1_SEEDS, http1
 from tests.hostile.wire.raw_h2 import INFER, PREFACE, frame, message
 from tests.hostile.wire.test_h2_noise import BLOCKS, Wire
 
@@ -189,6 +190,7 @@ TARGETS: dict[str, Target] = {
     ),
     "grpc_infer": Target(grpc_infer, (_PROTO, _VAST)),
     "header_block": Target(header_block, tuple(BLOCKS)),
+    "http1": Target(http1, HTTP1_SEEDS),
     "http2": Target(
         http2,
         (
