@@ -11,6 +11,9 @@ from itertools import chain, islice
 from inference_runtime.spec.messages import InferRequest
 from inference_runtime.spec.model_config import DynamicBatching, QueuePolicy, TimeoutAction
 
+# Of levels that nobody waits in, so many are kept: a client may name a new one with every request.
+_MOST_LEVELS = 64
+
 
 class _Level:
     __slots__ = ("delayed", "limit", "policy", "prompt", "timeout_ns")
@@ -137,8 +140,15 @@ class RequestQueue:
         level = self._levels.get(number)
         if level is None:
             # Levels are made as they are met: a config may name 2^64 of them.
+            if len(self._levels) >= _MOST_LEVELS:
+                self._drop_empty_levels()
             level = self._add_level(number, batching.queue_policy(number))
         return level
+
+    def _drop_empty_levels(self) -> None:
+        self._levels = {
+            key: level for key, level in self._levels.items() if level.prompt or level.delayed
+        }
 
     def _add_level(self, number: int, policy: QueuePolicy) -> _Level:
         level = self._levels[number] = _Level(policy)

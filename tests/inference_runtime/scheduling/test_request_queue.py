@@ -39,6 +39,21 @@ def test_the_bound_is_per_level():
     assert not queue.push(clients.request(priority=2))
 
 
+def test_levels_that_nobody_waits_in_do_not_pile_up():
+    queue, clients = queue_of("priority_levels: 18446744073709551615 default_priority_level: 1")
+    waits = clients.request(priority=2**40)
+    assert queue.push(waits)
+    for priority in range(1, 1001):
+        request = clients.request(priority=priority)
+        assert queue.push(request)
+        assert queue.take(1) == [request]
+    assert len(queue._levels) <= 100
+    first = clients.request(priority=7)
+    queue.push(first)
+    assert list(queue.waiting()) == [first, waits]
+    assert queue.take(2) == [first, waits]
+
+
 def test_130_an_expired_request_is_given_back_exactly_when_its_time_is_over():
     queue, clients = queue_of("default_queue_policy { default_timeout_microseconds: 100000 }")
     request = clients.request(at_ns=MS)
