@@ -14,6 +14,7 @@ from inference_runtime.telemetry.cache_stats import CacheCounters
 # What an entry takes besides its data: keys, tuples, the objects around them (measured, rounded up).
 ENTRY_BYTES = 640
 OUTPUT_BYTES = 64
+PARAMETER_BYTES = 384
 
 Key = tuple[int, bytes]  # the load, the digest of the request
 
@@ -85,4 +86,8 @@ class ResponseCache:
 def size_of(response: InferResponse) -> int:
     """What an answer takes in the cache."""
     data = response.data
-    return ENTRY_BYTES + OUTPUT_BYTES * len(data) + sum(map(len, data))
+    size = ENTRY_BYTES + OUTPUT_BYTES * len(data) + sum(map(len, data))
+    for name, value in response.head.parameters.items():
+        # A character takes up to four bytes.
+        size += PARAMETER_BYTES + 4 * (len(name) + len(str(value)))
+    return size

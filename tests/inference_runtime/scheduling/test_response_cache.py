@@ -39,6 +39,14 @@ def test_what_was_inserted_is_found_and_is_the_caches_own():
     assert (counters.lookups, counters.hits, counters.misses) == (2, 1, 1)
 
 
+def test_the_parameters_of_a_response_count():
+    cache = ResponseCache(10 * ONE)
+    head = ResponseHead("m", "1", (), {"text": "x" * 3000})
+    assert not cache.fits(InferResponse(head, [b""]))
+    small = ResponseHead("m", "1", (), {"number": 1})
+    assert size_of(InferResponse(small, [])) > size_of(InferResponse(HEAD, []))
+
+
 def test_the_first_of_two_equal_answers_is_kept():
     cache = ResponseCache(10 * ONE)
     load = cache.new_load()
