@@ -71,7 +71,9 @@ def parse(raw: bytes) -> RequestHead1:
     try:
         parser.feed_data(raw)
     except httptools.HttpParserUpgrade:
-        raise _bad("the protocol can not be changed here") from None
+        if parser.get_method() == b"CONNECT":
+            raise _bad("there is nothing to connect to here") from None
+        # An offer, which a server need not take; many HTTP/2 clients make it with their first request.
     except httptools.HttpParserError as error:
         raise _bad(str(error)) from error
     version = parser.get_http_version()

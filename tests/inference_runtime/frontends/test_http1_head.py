@@ -47,6 +47,13 @@ def test_continue_is_asked_for_by_new_clients_only():
     assert not parse(head("Expect: 100-continue", start="POST / HTTP/1.0")).expects_continue
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_an_offer_to_change_the_protocol_is_not_taken(protocol):
+    offer = (f"Upgrade: {protocol}", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMA")
+    read = parse(head(*offer, "Content-Length: 5", start="POST /v2 HTTP/1.1"))
+    assert (read.method, read.path, read.length, read.keep_alive) == ("POST", "/v2", 5, True)
+
+
 AMBIGUOUS = {
     "length and chunked": head("Content-Length: 5", "Transfer-Encoding: chunked"),
     "chunked and length": head("Transfer-Encoding: chunked", "Content-Length: 5"),
@@ -78,7 +85,6 @@ AMBIGUOUS = {
     "unknown method": head(start="FOO / HTTP/1.1"),
     "blanks in the target": head(start="GET /a b HTTP/1.1"),
     "tunnel": head(start="CONNECT h:1 HTTP/1.1"),
-    "upgrade": head("Upgrade: websocket", "Connection: Upgrade"),
     "too many headers": head(*(f"X-{number}: 1" for number in range(200))),
     "preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\n",
 }

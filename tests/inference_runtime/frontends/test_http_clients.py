@@ -247,6 +247,18 @@ def test_curl_waits_for_continue_with_a_large_body(served, tmp_path):
     assert answer.endswith(bytes(4 << 20))
 
 
+def test_curl_is_served_where_it_offers_http2(served):
+    base = f"http://{served.http_address}"
+    assert curl("--http2", base + "/v2/health/ready").startswith(b"HTTP/1.1 200 OK\r\n")
+    answer = curl(
+        "--http2",
+        "-H", "Inference-Header-Content-Length: 0",
+        "--data-binary", "427",
+        base + "/v2/models/ident_str/infer",
+    )  # fmt: skip
+    assert answer.endswith(b"\x03\x00\x00\x00427")
+
+
 def test_curl_reads_metrics_on_their_own_port(served):
     answer = curl(f"http://127.0.0.1:{served.metrics.port}/metrics")
     assert b"Content-Type: text/plain; charset=utf-8\r\n" in answer
