@@ -9,6 +9,8 @@ from inference_runtime.spec.messages import Bytes
 
 # 32 + 15: zlib finds out by itself whether gzip's or its own header stands in front.
 _AUTO_DETECT: Final = 47
+_MEMBERS: Final = 65536
+_FIRST_STEP: Final = 64  # bytes
 _ENCODINGS: Final = ("identity", "deflate", "gzip")
 
 
@@ -18,24 +20,47 @@ class TooLarge(Exception):
 
 def inflate(data: Bytes, limit_bytes: int) -> bytes:
     """Of gzip or zlib data, several gzip members one behind the other included."""
+    view = memoryview(data)
     parts: list[bytes] = []
-    left = limit_bytes
-    rest: Bytes = data
-    while True:
-        stream = zlib.decompressobj(_AUTO_DETECT)
+    position, left = 0, limit_bytes
+    for _ in range(_MEMBERS):
+        part, size = _inflate_member(view[position:], left)
+        parts.append(part)
+        position += size
+        left -= len(part)
+        if position == len(view):
+            return b"".join(parts)
+    raise _broken(f"it has more than {_MEMBERS} members")
+
+
+def _inflate_member(view: memoryview, limit_bytes: int) -> tuple[bytes, int]:
+    """One member, and how long it is compressed.
+
+    zlib copies what it is given beyond the end of a member: in steps that grow with the member, or many small
+    ones would be copied once for each of them.
+    """
+    stream = zlib.decompressobj(_AUTO_DETECT)
+    parts: list[bytes] = []
+    position, step, left = 0, _FIRST_STEP, limit_bytes
+    while not stream.eof:
+        piece = view[position : position + step]
+        if not piece:
+            raise _broken("it ends too early")
         try:
-            part = stream.decompress(rest, left + 1)
+            part = stream.decompress(piece, left + 1)
         except zlib.error as error:
-            raise InvalidArgument(f"failed to decompress the request body: {error}") from error
+            raise _broken(str(error)) from error
         left -= len(part)
         if left < 0:
             raise TooLarge
         parts.append(part)
-        if not stream.eof:
-            raise InvalidArgument("failed to decompress the request body: it ends too early")
-        rest = stream.unused_data
-        if not rest:
-            return b"".join(parts)
+        position += len(piece)
+        step *= 2
+    return b"".join(parts), position - len(stream.unused_data)
+
+
+def _broken(why: str) -> InvalidArgument:
+    return InvalidArgument(f"failed to decompress the request body: {why}")
 
 
 def deflate(data: Bytes, encoding: str, level: int = 6) -> bytes:

@@ -1,4 +1,5 @@
 import gzip
+import os
 import zlib
 
 import pytest
@@ -31,6 +32,20 @@ def test_a_bomb_stops_at_the_limit(limit):
 def test_the_limit_counts_all_members():
     with pytest.raises(compression.TooLarge):
         compression.inflate(gzip.compress(b"abc", mtime=0) * 3, 8)
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 100_000])
+def test_members_end_where_they_end(size):
+    data = os.urandom(size)
+    assert compression.inflate(gzip.compress(data) + zlib.compress(b"b"), size + 1) == data + b"b"
+
+
+@pytest.mark.timeout(20)
+def test_many_small_members_are_read_in_one_pass():
+    member = gzip.compress(b"", mtime=0)
+    assert compression.inflate(member * 60_000 + bytes(gzip.compress(b"a")), 1) == b"a"
+    with pytest.raises(InvalidArgument, match="more than 65536 members"):
+        compression.inflate(member * 200_000, 1)
 
 
 @pytest.mark.parametrize("data", [b"plain", gzip.compress(b"abc", mtime=0)[:-4], b""])
