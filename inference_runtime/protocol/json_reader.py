@@ -5,6 +5,7 @@ What Triton answers with 500 here is the client's fault and comes back as 400, w
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -21,6 +22,7 @@ _UINT64_MAX: Final = 2**64 - 1
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair that makes one character
 _KEY_END: Final = re.compile(rb'"[ \t\r\n]*:')
 # Possessive, and a string without an end is taken whole: no body makes this look at a byte twice.
 _TOKEN: Final = re.compile(
@@ -46,13 +48,7 @@ class Pairs(list[tuple[str, Any]]):
 
 def parse_pairs(buffer: Bytes) -> Pairs:
     """A JSON object, the objects within it likewise; refuses what `parse` refuses, with its texts."""
-    plain, _ = _plain(bytes(buffer))
-    try:
-        value = json.loads(plain, parse_float=_finite, object_pairs_hook=Pairs)
-    except json.JSONDecodeError as error:
-        raise _syntax(error) from error
-    except ValueError as error:  # not UTF-8, or digits without end
-        raise InvalidArgument(f"failed to parse the request JSON buffer: {error} at 0") from error
+    value = _load(_plain(bytes(buffer))[0], Pairs)
     if not isinstance(value, Pairs):
         raise InvalidArgument("attempt to access JSON non-object as object")
     return value
@@ -76,13 +72,20 @@ def _parse_uncommon(text: bytes, first: json.JSONDecodeError) -> Any:
     return _load(plain)
 
 
-def _load(plain: bytes) -> Any:
+def _load(plain: bytes, members: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """`members`: what becomes of an object; a mapping where it is not given."""
     try:
-        return json.loads(plain, parse_float=_finite, object_pairs_hook=_first_of_each)
+        value = json.loads(
+            plain.decode(), parse_float=_finite, object_pairs_hook=members or _first_of_each
+        )
+        if _HALF.search(plain):
+            # Half a character is text to this reader alone: no answer, log line or model could hold it.
+            json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise _syntax(error) from error
     except ValueError as error:  # not UTF-8, or digits without end
         raise InvalidArgument(f"failed to parse the request JSON buffer: {error} at 0") from error
+    return value
 
 
 def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -140,6 +140,33 @@ def test_of_a_key_given_twice_the_first_counts(text, found):
         assert {key: value[key] for key in found} == found
 
 
+@pytest.mark.parametrize(
+    "half",
+    [b"\\ud800", b"\\uDfff", b"x\\ud83d\\u0020", b"\xed\xa0\x80", b"\xff"],
+    ids=["high", "low", "alone", "its bytes", "no text at all"],
+)
+@pytest.mark.parametrize("beside", [b"NaN", b'1,"a":2', b"0"])
+def test_half_a_character_is_refused_wherever_it_stands(half, beside):
+    for body in (b'{"a":%b,"b":["%b"]}', b'{"a":%b,"%b":1}'):
+        for parse in (json_reader.parse, json_reader.parse_pairs):
+            with pytest.raises(InvalidArgument, match="failed to parse the request JSON buffer"):
+                parse(body % (beside, half))
+
+
+@pytest.mark.parametrize("beside", [b"NaN", b"0"])
+def test_a_pair_of_halves_is_a_character(beside):
+    body = b'{"a":%b,"b":"\\ud83d\\ude00"}' % beside
+    assert json_reader.parse(body)["b"] == "\N{GRINNING FACE}"
+    assert json_reader.parse_pairs(body)[1] == ("b", "\N{GRINNING FACE}")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_only_utf8_is_read(encoding):
+    for parse in (json_reader.parse, json_reader.parse_pairs):
+        with pytest.raises(InvalidArgument, match="failed to parse the request JSON buffer"):
+            parse('{"a":1}'.encode(encoding))
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
