@@ -104,7 +104,7 @@ class EnsembleScheduler:
         self._views: dict[tuple[int, ...], EnsembleView] = {}
         self._stats = stats
         self._device = stats.device()
-        self._inflight = Inflight(stats)
+        self._inflight = Inflight(stats, decoupled=config.decoupled)
         self._inference = inference
         self._clock = clock
         self._runs: dict[InferRequest, _Run] = {}

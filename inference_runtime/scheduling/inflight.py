@@ -49,8 +49,9 @@ def answer_from_cache(
 
 
 class Inflight:
-    def __init__(self, stats: VersionStats) -> None:
+    def __init__(self, stats: VersionStats, *, decoupled: bool = False) -> None:
         self._stats = stats
+        self._decoupled = decoupled  # responses are counted one by one
         self.count = 0  # accepted, not settled
         self.running = 0
         self._abandoned = 0
@@ -135,7 +136,7 @@ class Inflight:
         """The last answer of a running request, which is not settled with its execution."""
         if request.state not in (RUNNING, ABANDONED):
             return
-        if request.partial is not None:
+        if self._decoupled:
             self._stats.responded(request, answer, times)
         self.settle_late(request, answer, device, times, now_ns)
 

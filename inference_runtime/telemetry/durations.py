@@ -86,9 +86,7 @@ class DurationDetail:
     ) -> None:
         if self.first_responses is not None:
             for request in requests:
-                self.first_responses.add(
-                    (request.first_response_ns or now_ns) - request.received_ns
-                )
+                self._first_response(request, now_ns)
         if not self.summaries:
             return
         for request in requests:
@@ -107,5 +105,10 @@ class DurationDetail:
             self.queue.add(request.queue_ns)
 
     def failed(self, request: InferRequest, now_ns: int) -> None:
-        if self.first_responses is not None:
-            self.first_responses.add(now_ns - request.received_ns)
+        self._first_response(request, now_ns)
+
+    def _first_response(self, request: InferRequest, now_ns: int) -> None:
+        if self.first_responses is None or (request.responses and not request.first_response_ns):
+            return  # its end came by itself, and there was no response before
+        first_ns = request.first_response_ns or now_ns
+        self.first_responses.add(first_ns - request.received_ns)

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
-from inference_runtime.spec.messages import Answer, InferRequest
+from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from inference_runtime.spec.model_config import InstanceSpec
 from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
@@ -276,7 +276,7 @@ class VersionStats:
     def responded(self, request: InferRequest, answer: Answer, times: ExecutionTimes) -> None:
         """A decoupled model gave one answer; the end of the request is counted besides."""
         self.responses.add(request, answer, times)
-        if request.responses == 0:
+        if request.responses == 0 and not _is_end(answer):
             request.first_response_ns = times.finished_ns
         request.responses += 1
 
@@ -313,3 +313,8 @@ _ARM_COUNTER = {
     FailureReason.BACKEND: "failures",
     FailureReason.OTHER: "failures",
 }
+
+
+def _is_end(answer: Answer) -> bool:
+    """Word that no response follows, and no response."""
+    return isinstance(answer, InferResponse) and answer.head.empty

@@ -8,6 +8,7 @@ import pytest
 from inference_runtime.errors import Cancelled, InvalidArgument, SingleAnswerOnly
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import WAIT_SECONDS, core_world, data_of, head_of
+from tests.inference_runtime.routing.ensembles import CHAIN, write_adders, write_ensemble
 
 CONFIG = """
 backend: "repeat" max_batch_size: 0
@@ -144,6 +145,21 @@ async def test_statistics_by_the_number_of_the_response(world):
     assert stats.response_stats["0"].success.ns > 0
     assert (stats.inference_stats.success.count, stats.inference_stats.fail.count) == (3, 1)
     assert (stats.inference_count, stats.execution_count) == (3, 4)
+
+
+async def test_models_that_answer_once_have_no_statistics_of_responses(tmp_path):
+    write_adders(tmp_path)
+    write_ensemble(tmp_path, "chain", CHAIN)
+    async with core_world(tmp_path) as world:
+        for name in ("plus1", "plus10", "chain"):
+            await world.load(name)
+        inputs = {"IN": np.zeros((1, 4), np.float32)}
+        # As a stream asks, which does not look at the model.
+        _, future = world.submit(head_of("chain", inputs), data_of(inputs), partial=lambda *_: None)
+        assert isinstance(await ended(future), InferResponse)
+        [stats] = world.core.model_statistics("chain", "1").model_stats
+        assert stats.inference_stats.success.count == 1
+        assert not stats.response_stats
 
 
 async def test_the_repeat_backend_says_what_is_wrong_with_its_config(tmp_path):

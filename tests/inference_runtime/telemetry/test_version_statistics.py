@@ -2,6 +2,9 @@
 
 from inference_runtime.errors import Cancelled, Internal, Unavailable
 from inference_runtime.spec.latency import bucket_of
+from inference_runtime.spec.messages import InferResponse, ResponseHead
+from inference_runtime.telemetry.durations import ExecutionTimes
+from inference_runtime.telemetry.options import MetricsOptions
 from inference_runtime.telemetry.statistics_message import model_statistics
 from tests.inference_runtime.telemetry.world import MS, Served, request_of
 
@@ -94,3 +97,26 @@ def test_the_arms_of_one_batch_are_kept_apart():
     assert arms["canary"].generation == 7
     assert requests[0].queue_ns == 1 * MS
     assert requests[0].compute_ns == 9 * MS
+
+
+def test_190_the_first_response_counts_when_it_came_however_the_request_ends():
+    served = Served(MetricsOptions(histogram_latencies=True))
+    stats = served.stats
+    times = ExecutionTimes(1 * MS, 2 * MS, 9 * MS, 10 * MS)
+    request = request_of()
+    stats.responded(request, InferResponse(ResponseHead("m", "1", ()), ()), times)
+    stats.failed_after_acceptance(request, Internal("broken later"), 3000 * MS)
+    first = stats.detail.first_responses
+    assert (first.counts[0], sum(first.counts), first.total_ms) == (1, 1, 10)
+
+
+def test_190_an_end_without_a_response_is_no_response():
+    served = Served(MetricsOptions(histogram_latencies=True))
+    stats = served.stats
+    times = ExecutionTimes(1 * MS, 2 * MS, 9 * MS, 10 * MS)
+    request = request_of()
+    end = InferResponse(ResponseHead("m", "1", (), empty=True), ())
+    stats.responded(request, end, times)
+    stats.succeeded(stats.device(), times, [request], 10 * MS)
+    assert sum(stats.detail.first_responses.counts) == 0
+    assert stats.device().successes == 1
