@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference_runtime.scheduling.release_order import ReleaseOrder
+from inference_runtime.scheduling.sequence_table import LiveSequence
 from inference_runtime.spec.messages import Answer, InferRequest
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.stats import DeviceStats
@@ -15,6 +16,7 @@ from inference_runtime.telemetry.stats import DeviceStats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateAnswer:
+    sequence: LiveSequence
     request: InferRequest
     answer: Answer
     device: DeviceStats

@@ -91,6 +91,12 @@ class SequenceKeeper:
         else:
             self._go_on(sequence, now_ns)
 
+    def answered(self, sequence: LiveSequence, now_ns: int) -> None:
+        """An answer that was held back has left."""
+        sequence.held -= 1
+        if not sequence.gone:
+            self._go_on(sequence, now_ns)
+
     def repeat_step(self, sequence: LiveSequence, request: InferRequest, now_ns: int) -> None:
         """That request waits again, as the next step of its sequence."""
         sequence.busy = False
@@ -150,7 +156,7 @@ class SequenceKeeper:
         if self._iterative and sequence.queue:
             # Nobody but the model sends more: what it takes for a step is what may be too long.
             self._patience.rest(sequence, now_ns)
-        elif sequence.queue or sequence.busy:
+        elif sequence.queue or sequence.busy or sequence.held:
             self._patience.wake(sequence)
         elif not sequence.closed:
             self._patience.rest(sequence, now_ns)

@@ -171,8 +171,10 @@ class SequenceScheduler:
             RUNNING,
             ABANDONED,
         ):  # not a filler, nor one that has its last answer
-            self._step_done(request)
-            self._finish(LateAnswer(request, answer, instance.device, times, streamed=True))
+            sequence = self._step_done(request)
+            self._finish(
+                LateAnswer(sequence, request, answer, instance.device, times, streamed=True)
+            )
             self._after_settling()
             self._schedule_turn()
 
@@ -244,9 +246,11 @@ class SequenceScheduler:
         late: list[LateAnswer] = []
         for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
             if answer is not None and request in self._owners:
-                self._step_done(request)
+                sequence = self._step_done(request)
                 if self._order is not None:
-                    late.append(LateAnswer(request, answer, instance.device, execution.times))
+                    late.append(
+                        LateAnswer(sequence, request, answer, instance.device, execution.times)
+                    )
         if self._order is not None:
             execution = held_back(execution)
         self._inflight.settle(execution, instance.device, self._clock())
@@ -265,14 +269,20 @@ class SequenceScheduler:
     def _release(self, due: Iterable[LateAnswer]) -> None:
         for each in due:
             settle = self._inflight.finish if each.streamed else self._inflight.settle_late
-            settle(each.request, each.answer, each.device, each.times, self._clock())
+            now_ns = self._clock()
+            settle(each.request, each.answer, each.device, each.times, now_ns)
+            if self._order is not None:
+                self._keeper.answered(each.sequence, now_ns)
 
-    def _step_done(self, request: InferRequest) -> None:
+    def _step_done(self, request: InferRequest) -> LiveSequence:
         """A running request has its last answer; its sequence goes on, rests or ends."""
         sequence = self._owners.pop(request)
         if self._iterations is not None:
             self._iterations.end(request)
+        if self._order is not None:
+            sequence.held += 1
         self._keeper.end_step(sequence, self._clock())
+        return sequence
 
     def _step_again(self, request: InferRequest, execution: Execution, instance: Instance) -> None:
         """The model wants it once more, as the next step of its sequence."""
@@ -285,7 +295,9 @@ class SequenceScheduler:
         if fault is not None:
             self._step_done(request)
             self._finish(
-                LateAnswer(request, fault, instance.device, execution.times, streamed=True)
+                LateAnswer(
+                    sequence, request, fault, instance.device, execution.times, streamed=True
+                )
             )
             return
         step_on(request)

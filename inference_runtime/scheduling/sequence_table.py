@@ -21,14 +21,15 @@ class LiveSequence:
     """Open from its START; closed when its id means nothing any more; gone with its last request."""
 
     __slots__ = (
-        "busy", "closed", "expires_ns", "gone", "id", "lane", "queue", "ready", "ready_ns", "row",
-        "state",
+        "busy", "closed", "expires_ns", "gone", "held", "id", "lane", "queue", "ready", "ready_ns",
+        "row", "state",
     )  # fmt: skip
 
     def __init__(self, id_: SequenceId) -> None:
         self.id = id_
         self.queue: deque[InferRequest] = deque()  # not started
         self.busy = False  # one of its requests is being executed
+        self.held = 0  # answers of its requests that wait for their turn
         self.closed = False
         self.gone = False
         self.lane = NO_LANE  # NO_LANE: in the backlog, or past its slot

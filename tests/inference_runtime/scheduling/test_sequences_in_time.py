@@ -397,6 +397,24 @@ def test_an_answer_in_its_order_waits_for_nobody_who_is_gone_or_has_no_slot():
     assert stage.sums(after, waiting) == [6, 50]
 
 
+def test_a_sequence_whose_answer_waits_for_its_turn_is_not_idle():
+    config = sequence_config("oldest { preserve_ordering: true }", idle_us=1_000_000)
+    stage = SequenceStage(config, instances=2)
+    stage.workers[0].duration_ns = 5 * SECOND
+    slow = stage.send(1, 10, "s")
+    quick = stage.send(2, 20, "s")
+    stage.loop.advance(4 * SECOND)
+    assert stage.sums(slow, quick) == ["waits", "waits"]
+    stage.loop.advance(2 * SECOND - MS)
+    assert stage.sums(slow, quick) == [10, 20]
+    # Its client has its answer for less than a second.
+    more = stage.send(2, 1)
+    stage.loop.advance(500 * MS)
+    assert stage.sums(more) == [21]
+    stage.loop.advance(2 * SECOND)
+    assert stage.scheduler.sequences == 0
+
+
 async def drain_in_pretend_time(stage, during=lambda: None, seconds=10):
     task = asyncio.ensure_future(stage.scheduler.drain())
     await asyncio.sleep(0)
