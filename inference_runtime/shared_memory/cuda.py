@@ -112,9 +112,12 @@ class CudaMemory:
                 f"failed to open CUDA shared memory region '{name}': {fault.text}"
             ) from fault
         self._driver, self._device, self._address = driver, device, address
-        if driver.size(device, address) < byte_size:
+        try:
+            if driver.size(device, address) < byte_size:
+                raise invalid_registration(name)
+        except RuntimeFault:
             self.close()
-            raise invalid_registration(name)
+            raise
 
     def read(self, offset: int, size: int) -> bytearray:
         data = bytearray(size)

@@ -137,6 +137,13 @@ async def test_a_failing_driver_is_an_internal_fault(library):
     assert library.current == []
 
 
+async def test_memory_whose_size_can_not_be_told_is_closed_again(regions, library):
+    library.cuMemGetAddressRange_v2 = lambda base, size, address: INVALID_VALUE
+    with pytest.raises(Internal, match="cuMemGetAddressRange_v2 failed with status 1"):
+        await regions.register_cuda("r", HANDLE, 1, 64)
+    assert library.open_count == 0
+
+
 async def test_without_a_driver_there_are_no_cuda_regions():
     regions = Regions(RegionOptions(enabled=True), find_driver=lambda: None)
     with pytest.raises(Unsupported) as caught:
