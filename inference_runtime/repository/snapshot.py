@@ -29,17 +29,18 @@ EMPTY = ModelSnapshot((), {}, ())
 
 def take_snapshot(model_directory: Path) -> ModelSnapshot:
     """Files that vanish while we look are left out: the next look sees the difference."""
+    above = (_place(model_directory.stat()),)
     config: list[Entry] = []
     other: list[Entry] = []
     versions: dict[int, Signature] = {}
     for entry in sorted(os.scandir(model_directory), key=lambda entry: entry.name):
         number = parse_version(entry.name)
         if number is not None and entry.is_dir():
-            versions[number] = tuple(_walk(entry))
+            versions[number] = tuple(_walk(entry, above))
         elif entry.name in (CONFIG_FILE, CONFIGS_DIRECTORY):
-            config += _walk(entry)
+            config += _walk(entry, above)
         else:
-            other += _walk(entry)
+            other += _walk(entry, above)
     return ModelSnapshot(tuple(config), versions, tuple(other))
 
 
@@ -68,7 +69,15 @@ def snapshot_of(files: Iterable[Entry], directories: Collection[str] = ()) -> Mo
     )
 
 
-def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[Entry]:
+Place = tuple[int, int]  # of a directory: its device and its number there
+
+
+def _place(status: os.stat_result) -> Place:
+    return status.st_dev, status.st_ino
+
+
+def _walk(entry: os.DirEntry[str], above: tuple[Place, ...], prefix: str = "") -> list[Entry]:
+    """`above`: the directories it is in. A link to one of them is not followed: that way has no end."""
     path = f"{prefix}{entry.name}"
     try:
         status = entry.stat()
@@ -77,11 +86,12 @@ def _walk(entry: os.DirEntry[str], prefix: str = "") -> list[Entry]:
     directory = stat.S_ISDIR(status.st_mode)
     size = 0 if directory else status.st_size
     found: list[Entry] = [(path, max(status.st_mtime_ns, status.st_ctime_ns), size)]
-    if directory:
+    if directory and _place(status) not in above:
+        above = (*above, _place(status))
         try:
             children = sorted(os.scandir(entry.path), key=lambda child: child.name)
         except OSError:
             return found
         for child in children:
-            found += _walk(child, f"{path}/")
+            found += _walk(child, above, f"{path}/")
     return found

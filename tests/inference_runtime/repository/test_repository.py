@@ -134,3 +134,19 @@ def test_an_old_file_copied_in_and_a_deleted_one_are_changes(tmp_path):
     assert copied.versions[1] != before.versions[1]
     extra.unlink()
     assert take_snapshot(directory).versions[1] != copied.versions[1]
+
+
+@pytest.mark.timeout(20)
+def test_links_in_a_circle_are_not_followed_for_ever(tmp_path):
+    model = write_model(tmp_path / "repository", "add_sub", add_sub())
+    for name in ("a", "b"):
+        (model / name).symlink_to(".")
+        (model / "1" / name).symlink_to(model.parent)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "labels.txt").write_text("cat")
+    (model / "data").symlink_to(elsewhere)
+    before = take_snapshot(model)
+    assert {path for path, _, _ in before.other} >= {"a", "b", "data", "data/labels.txt"}
+    (elsewhere / "labels.txt").write_text("another")
+    assert take_snapshot(model).other != before.other
