@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf import json_format, text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument
@@ -18,9 +19,11 @@ _MAX_NESTING = 64
 def config_from_text(text: str) -> pb.ModelConfig:
     """Raises InvalidArgument that names line and column."""
     try:
-        return text_format.Parse(text, pb.ModelConfig())
+        proto = text_format.Parse(text, pb.ModelConfig())
+        _check_enums(proto)
     except (text_format.ParseError, ValueError) as error:
         raise InvalidArgument(f"config.pbtxt can not be read: {error}") from error
+    return proto
 
 
 def config_to_text(proto: pb.ModelConfig) -> str:
@@ -35,9 +38,11 @@ def config_from_json(text: str) -> pb.ModelConfig:
         raise InvalidArgument("Invalid config override: a JSON object is expected")
     try:
         _upper_enums(body, pb.ModelConfig.DESCRIPTOR, _MAX_NESTING)
-        return json_format.ParseDict(body, pb.ModelConfig())
+        proto = json_format.ParseDict(body, pb.ModelConfig())
+        _check_enums(proto)
     except (json_format.ParseError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"Invalid config override: {error}") from error
+    return proto
 
 
 def config_to_json(proto: pb.ModelConfig) -> str:
@@ -88,3 +93,21 @@ def _messages(value: Any, kind: Descriptor) -> Iterable[tuple[dict[str, Any], De
     else:
         entries = value if isinstance(value, list) else [value]
     return [(entry, kind) for entry in entries if isinstance(entry, dict)]
+
+
+def _check_enums(message: Message) -> None:
+    """Raises ValueError for a number that stands for nothing, which protobuf would keep."""
+    field: Any  # a FieldDescriptor; protobuf's implementations each bring a class of their own
+    for field, value in message.ListFields():
+        kind = field.message_type
+        if field.enum_type is not None:
+            for number in value if field.is_repeated else [value]:
+                if number not in field.enum_type.values_by_number:
+                    raise ValueError(f"'{field.name}' has no value {number}")
+        elif kind is not None and kind.GetOptions().map_entry:
+            if kind.fields_by_name["value"].message_type is not None:
+                for key in value:
+                    _check_enums(value[key])
+        elif kind is not None:
+            for part in value if field.is_repeated else [value]:
+                _check_enums(part)

@@ -60,3 +60,25 @@ def test_deep_nesting_is_refused():
 def test_a_wrong_text_names_the_place():
     with pytest.raises(InvalidArgument, match=r"2:\d+"):
         config_from_text('name: "m"\nmax_batchsize: 2\n')
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ('{"input":[{"name":"x","data_type":99,"dims":[1]}]}', "'data_type' has no value 99"),
+        ('{"instance_group":[{"kind":77}]}', "'kind' has no value 77"),
+        (
+            '{"dynamic_batching":{"priority_queue_policy":{"1":{"timeout_action":5}}}}',
+            "'timeout_action' has no value 5",
+        ),
+    ],
+)
+def test_a_number_that_no_enum_has_is_refused(body, named):
+    with pytest.raises(InvalidArgument, match=f"Invalid config override: {named}"):
+        config_from_json(body)
+    assert config_from_json('{"input":[{"data_type":11}]}').input[0].data_type == 11
+
+
+def test_the_same_in_text():
+    with pytest.raises(InvalidArgument, match=r"config\.pbtxt can not be read: .*99"):
+        config_from_text('input { name: "x" data_type: 99 }')
