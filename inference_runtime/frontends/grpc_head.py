@@ -21,6 +21,9 @@ _HEADS: Final = 4096
 _HEADS_BYTES: Final = 16 << 20
 _RESTRICTED: Final = "This protocol is restricted, expecting header '%s'"
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_LONGEST_NS: Final = (
+    1 << 62
+)  # with the clock added it still fits into 64 bits, which others count in
 _UNIT_NS: Final = {
     b"H": 3_600_000_000_000,
     b"M": 60_000_000_000,
@@ -149,7 +152,7 @@ class CallHeads:
             match = _TIMEOUT.fullmatch(timeout)
             if match is None:
                 return self._faulty(metadata, CallFault(GRPC_INTERNAL, "malformed grpc-timeout"))
-            head.timeout_ns = max(int(match[1]) * _UNIT_NS[match[2]], 1)
+            head.timeout_ns = min(max(int(match[1]) * _UNIT_NS[match[2]], 1), _LONGEST_NS)
         return head
 
 
