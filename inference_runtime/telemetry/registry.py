@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 
 from inference_runtime.spec.config_rules import CUSTOMIZABLE_FAMILY
 from inference_runtime.spec.model_config import ModelConfig
+from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.durations import FIRST_RESPONSE_BOUNDS_MS, DurationDetail
 from inference_runtime.telemetry.options import MetricsOptions
-from inference_runtime.telemetry.stats import ArmStats, StatsSources, VersionStats
+from inference_runtime.telemetry.stats import StatsSources, VersionStats
 
 VersionKey = tuple[str, int]
 

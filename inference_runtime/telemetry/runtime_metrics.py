@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from inference_runtime.spec.latency import BOUNDS_NS
+from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.exposition import Family, Sample, histogram, labels_text
 from inference_runtime.telemetry.snapshot import (
     MetricsSnapshot,
@@ -10,7 +11,7 @@ from inference_runtime.telemetry.snapshot import (
     arm_labels,
     version_labels,
 )
-from inference_runtime.telemetry.stats import ArmStats, Gauges
+from inference_runtime.telemetry.stats import Gauges
 
 RuntimeFamily = Family[MetricsSnapshot]
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_runtime.spec.model_identity import bare_name, namespace_of
+from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.cache_stats import CacheCounters
 from inference_runtime.telemetry.gpu import GpuSample
 from inference_runtime.telemetry.host import HostReading, ProcessReading
 from inference_runtime.telemetry.options import MetricsOptions
-from inference_runtime.telemetry.stats import ArmStats, DeviceStats, VersionStats
+from inference_runtime.telemetry.stats import DeviceStats, VersionStats
 
 
 @dataclass(frozen=True, slots=True)

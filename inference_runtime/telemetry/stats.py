@@ -1,26 +1,23 @@
-"""The counters of one loaded version and of its traffic arms; every request that ends is counted here once.
+"""The counters of one loaded version; every request that ends is counted here once, and in its arm.
 
 `VersionStats` starts at zero when a version is loaded and goes with it, as Triton's statistics do. Its
 `arms` are shared by every load of the same version number and only ever grow (see `registry`). All
 methods run on the event loop; an execution is one call, not one per request, to keep a request cheap.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
 from inference_runtime.errors import FailureReason, RuntimeFault
-from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from inference_runtime.spec.model_config import InstanceSpec
+from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
 from inference_runtime.telemetry.response_stats import ResponseCounts
 
-# Without the last bound, so that the last bucket takes everything above.
-_INNER_BOUNDS_NS = BOUNDS_NS[:-1]
 _arm_of = attrgetter("arm")
 
 
@@ -32,76 +29,6 @@ class Gauges:
     inflight: int = 0  # accepted, not settled
     instances: int = 0
     busy: int = 0
-
-
-class ArmStats:
-    """What clients of one arm of one version saw, since the process started."""
-
-    __slots__ = (
-        "arm", "cancellations", "client_faults", "compute_ns", "executions", "failures", "generation",
-        "inferences", "latency", "latency_ns", "queue_ns", "rejections", "successes", "timeouts",
-    )  # fmt: skip
-
-    def __init__(self, arm: str) -> None:
-        self.arm = arm
-        self.generation = 0
-        self.successes = 0
-        self.failures = 0
-        self.client_faults = 0
-        self.rejections = 0
-        self.timeouts = 0
-        self.cancellations = 0
-        self.inferences = 0
-        self.executions = 0
-        self.queue_ns = 0
-        self.compute_ns = 0
-        self.latency_ns = 0
-        self.latency = [0] * BUCKETS  # successful requests, from complete request to answer
-
-    def succeeded(
-        self, requests: Iterable[InferRequest], times: ExecutionTimes, now_ns: int
-    ) -> tuple[int, int]:
-        """Their rows, and the sum of the moments they were received: sums of durations follow from it."""
-        started_ns = times.started_ns
-        compute_ns = times.finished_ns - started_ns
-        latency = self.latency
-        count = rows = received_ns = generation = 0
-        for request in requests:
-            moment_ns = request.received_ns
-            request.queue_ns = started_ns - moment_ns
-            request.compute_ns = compute_ns
-            latency[bisect_left(_INNER_BOUNDS_NS, now_ns - moment_ns)] += 1
-            generation = request.generation
-            count += 1
-            rows += request.plan.batch_size
-            received_ns += moment_ns
-        self.generation = generation
-        self.successes += count
-        self.inferences += rows
-        self.queue_ns += count * started_ns - received_ns
-        self.compute_ns += count * compute_ns
-        self.latency_ns += count * now_ns - received_ns
-        return rows, received_ns
-
-    def answered_from_cache(self, request: InferRequest, queue_ns: int, now_ns: int) -> None:
-        request.queue_ns = queue_ns
-        duration_ns = now_ns - request.received_ns
-        self.latency[bisect_left(_INNER_BOUNDS_NS, duration_ns)] += 1
-        self.generation = request.generation
-        self.successes += 1
-        self.queue_ns += queue_ns
-        self.latency_ns += duration_ns
-
-    @property
-    def requests(self) -> int:
-        return (
-            self.successes
-            + self.failures
-            + self.client_faults
-            + self.rejections
-            + self.timeouts
-            + self.cancellations
-        )
 
 
 @dataclass(slots=True)
@@ -289,30 +216,14 @@ class VersionStats:
         # A model that blames the request has still failed to execute it: Triton says BACKEND.
         client = fault.reason is FailureReason.CLIENT
         self.failures[FailureReason.BACKEND if client else fault.reason] += 1
-        self._fail_arm(request, fault)
+        self.arm(request.arm).failed(request, fault)
         if self.detail is not None:
             self.detail.failed(request, now_ns)
 
     def refused(self, request: InferRequest, fault: RuntimeFault) -> None:
         """A request that never entered the queue: the protocol keeps it out of `fail`, we count it once."""
         self.failures[fault.reason] += 1
-        self._fail_arm(request, fault)
-
-    def _fail_arm(self, request: InferRequest, fault: RuntimeFault) -> None:
-        arm = self.arm(request.arm)
-        arm.generation = request.generation
-        counter = _ARM_COUNTER[fault.reason]
-        setattr(arm, counter, getattr(arm, counter) + 1)
-
-
-_ARM_COUNTER = {
-    FailureReason.REJECTED: "rejections",
-    FailureReason.TIMEOUT: "timeouts",
-    FailureReason.CANCELED: "cancellations",
-    FailureReason.CLIENT: "client_faults",
-    FailureReason.BACKEND: "failures",
-    FailureReason.OTHER: "failures",
-}
+        self.arm(request.arm).failed(request, fault)
 
 
 def _is_end(answer: Answer) -> bool:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.gpu import GpuReading, GpuSample
 from inference_runtime.telemetry.host import ProcessReading
 from inference_runtime.telemetry.registry import StatsRegistry
 from inference_runtime.telemetry.snapshot import model_labels
-from inference_runtime.telemetry.stats import ArmStats, Gauges, VersionStats
+from inference_runtime.telemetry.stats import Gauges, VersionStats
 
 StateOf = Callable[[str, int], str]
 
