@@ -7,13 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from inference_runtime.backends.base import BackendServices
 from inference_runtime.errors import RuntimeFault
-from inference_runtime.frontends.grpc_server import serve_grpc
-from inference_runtime.frontends.http_server import serve_http
-from inference_runtime.frontends.metrics_server import serve_metrics
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
 from inference_runtime.lifecycle.loader import VersionLoader
 from inference_runtime.lifecycle.poller import RepositoryPoller
@@ -26,7 +22,8 @@ from inference_runtime.lifecycle.start_up import (
 )
 from inference_runtime.lifecycle.version_config import BackendSettings
 from inference_runtime.lifecycle.wanted_models import WantedModels
-from inference_runtime.processes.supervisor import FrontEndPlan, FrontEndProcesses, NotServed
+from inference_runtime.listeners import Listeners
+from inference_runtime.processes.supervisor import NotServed
 from inference_runtime.repository.locations import open_stores
 from inference_runtime.repository.model_cache import ModelCache
 from inference_runtime.repository.repository import ModelRepository
@@ -36,19 +33,12 @@ from inference_runtime.routing.traffic_store import TrafficStore
 from inference_runtime.scheduling.rate_limiter import RateLimiter
 from inference_runtime.scheduling.response_cache import ResponseCache
 from inference_runtime.scheduling.scheduler import SharedParts
-from inference_runtime.settings import (
-    Listen,
-    RuntimeSettings,
-    child_environment,
-    malloc_variables,
-    scheduler_hold,
-)
+from inference_runtime.settings import RuntimeSettings, child_environment, scheduler_hold
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.inference_port import InferencePort
 from inference_runtime.spec.model_control_port import ModelControlPort
 from inference_runtime.telemetry.logs import RuntimeLog
 from inference_runtime.telemetry.telemetry import Telemetry
-from inference_runtime.telemetry.trace_settings import TraceMode
 from inference_runtime.telemetry.tracer import Tracer
 
 logger = logging.getLogger(__name__)
@@ -62,13 +52,6 @@ _COLLECT_EVERY = (
 
 class ServerFailed(Exception):
     """The server can not be what its command line asks for; the text is for the operator."""
-
-
-class FrontEnd(Protocol):
-    port: int
-
-    def stop_accepting(self) -> None: ...
-    async def close(self, grace_s: float) -> None: ...
 
 
 class Server:
@@ -95,8 +78,7 @@ class Server:
         self._wanted = WantedModels(state if explicit else None)
         self._traffic = TrafficStore(state)
         self._regions = Regions(settings.regions)
-        self._front_ends: list[tuple[Listen, FrontEnd]] = []
-        self._processes: FrontEndProcesses | None = None
+        self._listeners = Listeners(settings)
         self._exit_asked = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None  # the loop keeps only a weak reference
 
@@ -108,7 +90,7 @@ class Server:
         await self._telemetry.start()
         self._build()
         try:
-            await self._serve()
+            await self._listen()
             await self._load_or_exit()
             await self._until_exit()
         finally:
@@ -163,76 +145,13 @@ class Server:
         services.inference.bind(self.core.infer_inner, self.core.cancel)
         services.models.bind(self.core.control)
 
-    async def _serve(self) -> None:
-        settings = self._settings
-        self._processes = self._front_end_processes()
-        opened = {
-            "HTTP": ("HTTPService", self._http),
-            "GRPC": ("GRPCInferenceService", self._grpc),
-            "Metrics": ("Metrics Service", self._metrics),
-        }
-        for listen in settings.listens:
-            _, serve = opened[listen.name]
-            try:
-                front_end = await serve(listen)
-            except RuntimeFault as fault:
-                raise ServerFailed(
-                    f"failed to start {listen.name} service: Unavailable - {fault.text}"
-                ) from fault
-            self._front_ends.append((listen, front_end))
-        if self._processes is not None:
-            await self._start_processes(self._processes)
-        for listen, front_end in self._front_ends:
-            service, _ = opened[listen.name]
-            logger.info("Started %s at %s:%d", service, listen.address, front_end.port)
-
-    def _front_end_processes(self) -> FrontEndProcesses | None:
-        """None where this process serves itself."""
-        settings = self._settings
-        if not settings.front_ends:
-            return None
-        plan = FrontEndPlan(
-            count=settings.front_ends,
-            http_options=settings.http_options,
-            grpc_options=settings.grpc_options,
-            environment=child_environment(),
-            malloc=malloc_variables(),
-            propagates=settings.traces.mode is TraceMode.OPENTELEMETRY,
-        )
-        processes = FrontEndProcesses(self.core, plan, self.core.unit_headers)
-        self.core.on_change = processes.changed
-        return processes
-
-    async def _start_processes(self, processes: FrontEndProcesses) -> None:
+    async def _listen(self) -> None:
         try:
-            await processes.start()
+            await self._listeners.open(self.core)
         except NotServed as fault:
             raise ServerFailed(
                 f"failed to start {fault.listener or 'the'} service: Unavailable - {fault.text}"
             ) from fault
-
-    async def _http(self, listen: Listen) -> FrontEnd:
-        if self._processes is not None:
-            return self._processes.listener(listen.name, listen.address, listen.port)
-        return await serve_http(
-            self.core,
-            host=listen.address,
-            port=listen.port,
-            options=self._settings.http_options,
-        )
-
-    async def _grpc(self, listen: Listen) -> FrontEnd:
-        if self._processes is not None:
-            return self._processes.listener(listen.name, listen.address, listen.port)
-        return await serve_grpc(
-            self.core,
-            host=listen.address,
-            port=listen.port,
-            options=self._settings.grpc_options,
-        )
-
-    async def _metrics(self, listen: Listen) -> FrontEnd:
-        return await serve_metrics(self.core, host=listen.address, port=listen.port)
 
     async def _load_or_exit(self) -> None:
         """A load that is under way when the exit is asked for ends, or runs into the exit's time limit."""
@@ -309,14 +228,10 @@ class Server:
         ends_at = time.monotonic() + limit
         logger.info("Waiting for in-flight requests to complete.")
         self.core.begin_exit()
-        for listen, front_end in self._front_ends:
-            if listen.name == "GRPC":
-                front_end.stop_accepting()
+        self._listeners.stop_accepting_grpc()
         finished = await self._in_time(self._lifecycle.shut_down, ends_at)
         grace = min(max(ends_at - time.monotonic(), 0.1), _WIND_UP_SECONDS)
-        await asyncio.gather(*(front_end.close(grace) for _, front_end in self._front_ends))
-        if self._processes is not None:
-            await self._processes.close()
+        await self._listeners.close(grace)
         self._regions.close()
         self._loader.threads.close()
         self._wanted.close()
