@@ -1,13 +1,17 @@
 """One request as a backend sees it that answers request by request, and the way its answers take back."""
 
+import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any, Final
 
 from inference_runtime.errors import RuntimeFault
+from inference_runtime.spec.backpressure import Backpressure
 from inference_runtime.spec.messages import Bytes, InferRequest
 
+_LOOK_SECONDS = 1.0  # between two looks whether the event loop is there yet
 Shape = tuple[int, ...]
 
 
@@ -52,7 +56,16 @@ Send = Callable[["ModelCall", Reply | None, bool], None]
 class ModelCall:
     """Shapes are what the model sees: with the batch dimension, and with `reshape` applied."""
 
-    __slots__ = ("_send", "ended", "gathered_ns", "inputs", "outputs", "request", "started_ns")
+    __slots__ = (
+        "_send",
+        "ended",
+        "gathered_ns",
+        "inputs",
+        "outputs",
+        "pace",
+        "request",
+        "started_ns",
+    )
 
     def __init__(
         self,
@@ -67,6 +80,7 @@ class ModelCall:
         self.started_ns = 0
         self.gathered_ns = 0
         self.ended = False  # has had its last reply; its runner is the only writer
+        self.pace: CallPace | None = None  # set where its responses may have to wait
         self._send = send
 
     @property
@@ -77,3 +91,31 @@ class ModelCall:
     def send(self, reply: Reply | None, *, final: bool) -> None:
         """Any thread. None with `final` ends the call without another response; after that nothing counts."""
         self._send(self, reply, final)
+
+    def wait(self) -> None:
+        """Before a response that is not the last, on a thread of the backend's own: returns when it is welcome."""
+        if self.pace is not None:
+            self.pace.wait()
+
+
+class CallPace:
+    """Of a call whose responses go to a step of an ensemble, which may not keep up."""
+
+    def __init__(self, backpressure: Backpressure, loop: asyncio.AbstractEventLoop) -> None:
+        self._backpressure = backpressure
+        self._loop = loop
+        self._left = backpressure.portion
+
+    def wait(self) -> None:
+        if self._left:
+            self._left -= 1
+            return
+        self._left = self._backpressure.portion - 1
+        welcome = self._backpressure.wait()
+        try:
+            future = asyncio.run_coroutine_threadsafe(welcome, self._loop)
+        except RuntimeError:  # the loop has closed: nobody is left to wait for
+            welcome.close()
+            return
+        while not (wait((future,), timeout=_LOOK_SECONDS).done or self._loop.is_closed()):
+            pass

@@ -82,6 +82,7 @@ class RepeatBackend:
             return
         for index, (value, delay_ms) in enumerate(zip(values, delays, strict=True)):
             time.sleep(int(delay_ms) / 1000)
+            call.wait()
             if call.cancelled:
                 break
             call.send([self._tensor("OUT", value), self._tensor("IDX", index)], final=False)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from inference_runtime.backends.base import RequestBackend
 from inference_runtime.backends.model_call import (
     RESCHEDULE,
+    CallPace,
     ModelCall,
     Outputs,
     Reply,
@@ -136,7 +137,10 @@ class RequestRunner:
             for spec, source, shape in zip(config.inputs, plan.sources, plan.shapes, strict=True)
             if source >= 0
         ]
-        return ModelCall(request, inputs, plan.output_names, self._send)
+        call = ModelCall(request, inputs, plan.output_names, self._send)
+        if request.backpressure is not None:
+            call.pace = CallPace(request.backpressure, self._loop)
+        return call
 
     def _reply(self, call: ModelCall, reply: Reply | Reschedule | None) -> Answer | None:
         if reply is None or not self._end(call):

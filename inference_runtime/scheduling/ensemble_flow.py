@@ -69,6 +69,42 @@ class EnsembleView:
             index: tuple(name for name, tensor in steps[index].outputs.items() if tensor in wanted)
             for index in self.steps
         }
+        # Per decoupled step, those that its responses lead to.
+        self.behind = {
+            index: self._behind(index) for index in sorted(self.steps) if graph.decoupled[index]
+        }
+        # Of these, those whose responses may have to wait, and can: not for the instances they come from.
+        self.holdable = frozenset(
+            index
+            for index, behind in self.behind.items()
+            if (behind or self._joined(index))
+            and all(steps[each].model_name != steps[index].model_name for each in behind)
+        )
+        # Per step, its inputs that there is one of for each time it runs.
+        self.deepest = {
+            index: tuple(
+                tensor
+                for tensor in set(steps[index].inputs.values())
+                if graph.depth(tensor) == graph.step_depth[index]
+            )
+            for index in self.steps
+        }
+
+    def _behind(self, index: int) -> tuple[int, ...]:
+        steps = self.graph.scheduling.steps
+        found: list[int] = []
+        tensors = list(steps[index].outputs.values())
+        for tensor in tensors:  # it grows
+            for consumer in self.consumers.get(tensor, ()):
+                if consumer not in found:
+                    found.append(consumer)
+                    tensors.extend(steps[consumer].outputs.values())
+        return tuple(found)
+
+    def _joined(self, index: int) -> bool:
+        """Whether the ensemble gives outputs of this step together with others."""
+        own = set(self.graph.scheduling.steps[index].outputs.values())
+        return not own.isdisjoint(self.outputs) and not own.issuperset(self.outputs)
 
 
 @dataclass(slots=True)
@@ -104,6 +140,14 @@ class EnsembleFlow:
         ]
         complete = self._ready(view.outputs, self._waiting_out, key, view.depth) if shows else []
         return able, complete
+
+    def lacking(self, step: int) -> int:
+        """At how many keys the step has some of what it needs and waits for the rest."""
+        return len(self._waiting.get(step, ()))
+
+    @property
+    def lacking_outputs(self) -> int:
+        return len(self._waiting_out)
 
     def value(self, tensor: str, key: Key) -> Value | None:
         return self._values[tensor][key[: self.view.graph.depth(tensor)]]

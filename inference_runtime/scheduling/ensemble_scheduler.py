@@ -9,9 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from inference_runtime.errors import FailureReason, InvalidArgument, RuntimeFault, Unavailable
+from inference_runtime.scheduling import ensemble_backpressure
+from inference_runtime.scheduling.ensemble_backpressure import RunBackpressure
 from inference_runtime.scheduling.ensemble_flow import (
     EnsembleFlow,
     EnsembleGraph,
@@ -42,14 +45,10 @@ _MAX_HEADS = 1024
 _OVERRIDES = ("sequence_id", "sequence_start", "sequence_end")
 
 
-# A decoupled step can not be slowed down: what comes of one request may wait for later steps up to here.
-MOST_WAITING = 4096
-
-
 def _too_slow() -> Unavailable:
     return Unavailable(
-        f"more than {MOST_WAITING} responses of a decoupled step wait for the steps behind it, which "
-        "do not keep up"
+        f"more than {ensemble_backpressure.MOST_WAITING} responses of a decoupled step wait for the "
+        "steps behind it, which do not keep up"
     )
 
 
@@ -61,8 +60,10 @@ class _Run:
     flow: EnsembleFlow
     started_ns: int
     compute_ns: int = 0  # of all steps so far
+    backpressure: RunBackpressure | None = None  # None: no step answers more than once
     calls: set[InferRequest] = field(default_factory=set)  # steps under way
     ready: deque[tuple[int, Key]] = field(default_factory=deque)
+    let_in: deque[tuple[int, Key]] = field(default_factory=deque)  # had their turn at the gate
     gated: int = 0  # steps that wait for their turn at `max_inflight_requests`
     fault: RuntimeFault | None = None
     outputs: InferResponse | None = None
@@ -136,6 +137,10 @@ class EnsembleScheduler:
         self._inflight.accept(request)
         self._inflight.start((request,))
         run = _Run(request, EnsembleFlow(self._view(request.plan.outputs)), self._clock())
+        if self._config.decoupled:
+            run.backpressure = RunBackpressure(
+                run.flow.view, run.flow, request.backpressure, partial(self._pump, run)
+            )
         self._runs[request] = run
         self._put(run, self._given(request), ())
         self._pump(run)
@@ -175,6 +180,9 @@ class EnsembleScheduler:
     def _put(self, run: _Run, values: Mapping[str, Value | None], key: Key) -> None:
         able, complete = run.flow.put(values, key)
         run.ready.extend(able)
+        if run.backpressure is not None:
+            for entry in able:
+                run.backpressure.ready(*entry)
         for each in complete:
             self._respond(run, each)
 
@@ -220,18 +228,32 @@ class EnsembleScheduler:
         if run.pumping:
             return
         run.pumping = True
-        while run.ready:
-            index, key = run.ready.popleft()
-            if run.fault is not None:
-                continue
+        while (entry := self._next(run)) is not None:
+            index, key = entry
             if self._max_inflight and self._active[index] >= self._max_inflight:
                 run.gated += 1
                 self._gates[index].append((run, key))
             else:
                 self._start(run, index, key)
         run.pumping = False
+        if run.backpressure is not None:
+            run.backpressure.look()
         if not run.calls and not run.gated:
             self._end(run)
+
+    def _next(self, run: _Run) -> tuple[int, Key] | None:
+        if run.fault is not None:
+            run.ready.clear()
+            run.let_in.clear()
+            return None
+        if run.let_in:
+            return run.let_in.popleft()
+        backpressure = run.backpressure
+        while run.ready:
+            entry = run.ready.popleft()
+            if backpressure is None or not backpressure.put_off(*entry):
+                return entry
+        return backpressure.let_in() if backpressure is not None else None
 
     def _start(self, run: _Run, index: int, key: Key) -> None:
         self._active[index] += 1
@@ -255,6 +277,8 @@ class EnsembleScheduler:
             origin.id,
         )
         request.partial = self._partial
+        if run.backpressure is not None:
+            request.backpressure = run.backpressure.of(index)
         request.deadline_ns = origin.deadline_ns
         request.traffic_unit = origin.traffic_unit
         run.calls.add(request)
@@ -308,6 +332,8 @@ class EnsembleScheduler:
         run = call.run
         run.calls.discard(request)
         run.compute_ns += request.compute_ns
+        if run.backpressure is not None:
+            run.backpressure.ended(call.step, call.key)
         self._accept(call, answer)
         self._leave(call.step)
         self._pump(run)
@@ -321,7 +347,7 @@ class EnsembleScheduler:
             if self._graph.decoupled[call.step]:
                 key = (*key, call.responses)
                 call.responses += 1
-                if len(run.calls) + run.gated > MOST_WAITING:
+                if run.backpressure is not None and run.backpressure.too_many(call.step):
                     self._stop(run, self._in_ensemble(_too_slow()))
                     return
             self._put(run, self._produced(call, answer), key)
@@ -357,7 +383,7 @@ class EnsembleScheduler:
             run, key = self._gates[index].popleft()
             run.gated -= 1
             if run.fault is None:
-                run.ready.append((index, key))
+                run.let_in.append((index, key))
             self._pump(run)
 
     # -- ends
@@ -372,6 +398,8 @@ class EnsembleScheduler:
         if run.fault is not None:
             return
         run.fault = fault
+        if run.backpressure is not None:
+            run.backpressure.leave()
         if run.gated:
             run.gated = 0
             for index, gate in enumerate(self._gates):
@@ -388,6 +416,8 @@ class EnsembleScheduler:
         request = run.request
         if self._runs.pop(request, None) is None:
             return
+        if run.backpressure is not None:
+            run.backpressure.leave()
         times = self._times(run)
         answer: Answer
         if run.fault is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inference_runtime.errors import RuntimeFault
+from inference_runtime.spec.backpressure import Backpressure
 from inference_runtime.spec.region_span import RegionSpan
 
 Bytes = bytes | bytearray | memoryview
@@ -61,7 +62,7 @@ class InferRequest:
     """
 
     __slots__ = (
-        "arm", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "expires_ns",
+        "arm", "backpressure", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "expires_ns",
         "first_response_ns", "generation", "head", "id", "partial", "plan", "queue_ns",
         "received_ns", "responses", "state", "traffic_unit", "version",
     )  # fmt: skip
@@ -82,6 +83,7 @@ class InferRequest:
         self.received_ns = received_ns  # time.monotonic_ns() when the request was complete
         self.id = id_
         self.partial: Done | None = None
+        self.backpressure: Backpressure | None = None  # with `partial`: whether more is welcome now
         self.deadline_ns = 0  # grpc-timeout; 0: none
         self.cancelled = False
         self.state = (

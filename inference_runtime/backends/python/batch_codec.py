@@ -73,7 +73,10 @@ class BatchWriter:
                 packer.undo(mark)
                 left_out[number] = arena_full(full)
                 continue
-            entries.append([number, self._head(call, heads), call.request.id, places])
+            entry = [number, self._head(call, heads), call.request.id, places]
+            if call.request.backpressure is not None:
+                entry.append(call.request.backpressure.portion)
+            entries.append(entry)
         text = orjson.dumps({"calls": entries, "heads": heads, "forget": forget, "free": free})
         return frames.frame(Kind.EXECUTE, text, packer.payload), left_out
 

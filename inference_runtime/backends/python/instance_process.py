@@ -13,10 +13,11 @@ from inference_runtime.backends.python.call_graph import call_graph
 from inference_runtime.backends.python.inner_calls import InnerCalls
 from inference_runtime.backends.python.model_requests import ModelRequests
 from inference_runtime.backends.python.ready_checks import ReadyChecks
-from inference_runtime.backends.python.stub_process import Launch, StubProcess, not_healthy
+from inference_runtime.backends.python.stub_process import Launch, StubProcess
 from inference_runtime.backends.python.wire.arena import Unpacker
 from inference_runtime.backends.python.wire.frames import Buffer, Kind
 from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.spec.backpressure import Backpressure
 from inference_runtime.spec.messages import InferRequest
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,13 @@ class InstanceProcess:
         )
         channel = self.stub.channel
         self._inner_calls = InnerCalls(services, channel, stuck=self._stuck, parent=self._request)
-        self._requests = ModelRequests(services, channel, owner=self, cancelled=self._is_cancelled)
+        self._requests = ModelRequests(
+            services,
+            channel,
+            owner=self,
+            cancelled=self._is_cancelled,
+            backpressure=self._backpressure,
+        )
         self._ready = ReadyChecks(launch.name, services.loop, channel)
 
     @property
@@ -117,7 +124,7 @@ class InstanceProcess:
             free = channel.inbound.take_released()
             return self._writer.frame(numbered, channel.packer(), free)
         except ValueError:  # its memory was closed in between
-            raise not_healthy(self._name) from None
+            raise self.stub.fault() from None
 
     def _replies(
         self,
@@ -194,9 +201,13 @@ class InstanceProcess:
         call = self._open.get(number)
         return call is None or call.cancelled
 
+    def _backpressure(self, number: int) -> Backpressure | None:
+        request = self._request(number)
+        return request.backpressure if request is not None else None
+
     def _stub_exited(self, stub: StubProcess) -> None:
         self._graph.leave(self._model_name, self)
-        fault = not_healthy(self._name)
+        fault = stub.fault()
         open_calls = list(self._open.values())
         self._open.clear()
         for call in open_calls:

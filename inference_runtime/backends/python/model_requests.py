@@ -9,6 +9,7 @@ from inference_runtime.backends.base import BackendServices
 from inference_runtime.backends.python.side_channel import SideChannel
 from inference_runtime.backends.python.wire.frames import Kind
 from inference_runtime.errors import InvalidArgument, RuntimeFault
+from inference_runtime.spec.backpressure import Backpressure
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +31,13 @@ class ModelRequests:
         *,
         owner: Hashable,
         cancelled: Callable[[int], bool],
+        backpressure: Callable[[int], Backpressure | None],
     ) -> None:
         self._services = services
         self._channel = channel
         self._owner = owner  # of the metrics that it makes
         self._cancelled = cancelled
+        self._backpressure = backpressure
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, Callable[[Any], None]] = {
             "log": log_line,
@@ -51,6 +54,7 @@ class ModelRequests:
             "load_model": self._load_model,
             "unload_model": self._unload_model,
             "model_ready": self._model_ready,
+            "leave": self._leave,
         }
 
     def told(self, text: Any) -> None:
@@ -102,6 +106,12 @@ class ModelRequests:
 
     def _metric_forget(self, text: Any) -> None:
         self._services.metrics.forget(self._owner, text["id"])
+
+    async def _leave(self, text: Any) -> None:
+        """To make more responses. As a task it comes after the responses before it, which the loop has in line."""
+        backpressure = self._backpressure(text["request"])
+        if backpressure is not None:
+            await backpressure.wait()
 
     async def _load_model(self, text: Any) -> None:
         parameters: dict[str, Any] = {"config": text["config"]} if text["config"] else {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inference_runtime.errors import Cancelled, FaultCode, InvalidArgument, NotFound, RuntimeFault
-from inference_runtime.scheduling import ensemble_scheduler
+from inference_runtime.scheduling import ensemble_backpressure
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import (
     WAIT_SECONDS,
@@ -226,8 +226,8 @@ async def test_one_response_per_response_of_a_decoupled_step(decoupled):
     assert decoupled.core.inflight() == {}
 
 
-async def test_a_producer_that_outruns_the_steps_behind_it_is_stopped(decoupled, monkeypatch):
-    monkeypatch.setattr(ensemble_scheduler, "MOST_WAITING", 20)
+async def test_a_producer_that_can_not_be_held_back_is_stopped_at_a_bound(decoupled, monkeypatch):
+    monkeypatch.setattr(ensemble_backpressure, "MOST_WAITING", 20)
     slow = ECHO + 'parameters { key: "execute_delay_ms" value { string_value: "50" } }'
     (decoupled.path / "echo" / "config.pbtxt").write_text(slow)
     await decoupled.load("echo")

@@ -62,11 +62,15 @@ class Link:
 
     def ask(self, what: str, **details: Any) -> Any:
         """The server's answer; raises TritonModelException with the text of its refusal."""
+        return self.ask_later(what, **details).result()
+
+    def ask_later(self, what: str, **details: Any) -> Future[Any]:
+        """The answer when it comes; nobody may cancel it."""
         number = next(self._numbers)
         answer: Future[Any] = Future()
         self._asked[number] = answer
         self.post(Kind.ASK, {"id": number, "what": what, **details})
-        return answer.result()
+        return answer
 
     def tell(self, what: str, **details: Any) -> None:
         """Without an answer."""

@@ -213,6 +213,7 @@ class Packer:
 
     def __init__(self, arena: ArenaWriter) -> None:
         self.payload: list[Buffer] = []
+        self.size = 0  # of all that was put
         self._arena = arena
         self._inline = 0
         self._placed: list[int] = []
@@ -220,6 +221,7 @@ class Packer:
     def put(self, data: Buffer) -> Place:
         """Raises ArenaFull."""
         size = len(data)
+        self.size += size
         if size <= INLINE_LIMIT and self._inline + size <= _PAYLOAD_LIMIT:
             self._inline += size
             self.payload.append(data)
