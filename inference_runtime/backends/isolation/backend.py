@@ -23,7 +23,7 @@ from inference_runtime.backends.isolation.faults import fault_from
 from inference_runtime.backends.isolation.given import Given
 from inference_runtime.backends.python.batch_codec import arena_full
 from inference_runtime.backends.python.options import StubOptions, read_options
-from inference_runtime.backends.python.stub_process import Launch, StubProcess, not_healthy
+from inference_runtime.backends.python.stub_process import Launch, StubProcess
 from inference_runtime.backends.python.supervised_instance import (
     SupervisedBackend,
     SupervisedInstance,
@@ -158,7 +158,7 @@ class IsolatedProcess:
             packer.undo((0, 0))
             raise arena_full(full) from None
         except ValueError:  # its memory was closed in between
-            raise not_healthy(self._name) from None
+            raise self.stub.fault() from None
         free = channel.inbound.take_released()
         text = orjson.dumps({"inputs": packed, "outputs": list(outputs), "free": free})
         return frames.frame(Kind.EXECUTE, text, packer.payload)

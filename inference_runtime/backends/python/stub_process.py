@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _ROOT = str(Path(__file__).resolve().parents[3])
 _KILL_SECONDS = 5.0  # from SIGKILL to the end, on a machine that is very busy
+_NEWS_SECONDS = 2.0  # from the end of its sockets to that of the process
 _BUFFER = 1 << 20  # of the sockets: a batch goes through in one piece
 
 
@@ -63,6 +64,19 @@ def not_healthy(name: str) -> Internal:
     return Internal(f"Stub process '{name}' is not healthy.")
 
 
+def ending(status: int) -> str:
+    """Of a process whose end nobody here has asked for."""
+    if status >= 0:
+        return f"It ended with exit status {status}."
+    text = f"It ended with signal {-status} ({signal.strsignal(-status)})."
+    if -status == signal.SIGKILL:
+        text += (
+            " If nobody killed it, it ran out of memory (the kernel's log tells) or of an RLIMIT_CPU:"
+            " allow it more, or run fewer instances or smaller batches."
+        )
+    return text
+
+
 class StubProcess:
     """`begin`, `exchange` and `stop` by one thread at a time, never the event loop's; `kill` by any."""
 
@@ -79,6 +93,8 @@ class StubProcess:
         self._exited = exited
         self.gone = threading.Event()
         self.doomed = False  # it is being ended, or has ended
+        self._dismissed = False  # the server wants it gone
+        self._ending = ""  # how it ended, where that was its own doing
         self._using = threading.Lock()  # of the channel of executions
         size = launch.arena_size
         with contextlib.ExitStack() as handed_over:
@@ -175,13 +191,18 @@ class StubProcess:
                 frames.send(self._executions, parts)
                 _, text, payload = frames.receive(self._executions)
             return read_text(text), payload
-        except (OSError, EOFError, BrokenFrame, ValueError):
-            # Whatever it was, the two do not know any more what the other one means.
+        except (OSError, EOFError):
+            self.gone.wait(_NEWS_SECONDS)
             self.kill()
-            raise not_healthy(self._launch.name) from None
+            raise self.fault() from None
+        except (BrokenFrame, ValueError):
+            # The two do not know any more what the other one means.
+            self.kill()
+            raise self.fault() from None
 
     def stop(self, limit: float) -> None:
         """Lets the model finalize, for that long; the process is gone when this returns."""
+        self._dismissed = True
         with contextlib.suppress(OSError):
             with self._channel_of_executions():
                 self._executions.settimeout(limit)
@@ -201,16 +222,19 @@ class StubProcess:
     def kill(self) -> None:
         self.doomed = True
         if not self.gone.is_set():
+            self._dismissed = True
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
+    def fault(self) -> Internal:
+        """What those are told who wait for it when it is gone."""
+        return Internal(f"{not_healthy(self._launch.name).text} {self._ending}".rstrip())
+
     def _death(self) -> Internal:
-        """How it ended, for the one who waits for it to start."""
+        """For the one who waits for it to start."""
+        self.gone.wait(_NEWS_SECONDS)
         self.end()
-        status = self._process.returncode
-        how = f"signal {-status}" if status and status < 0 else f"exit status {status}"
-        fault = not_healthy(self._launch.name)
-        return Internal(f"{fault.text} It ended with {how}.")
+        return self.fault()
 
     def resident_bytes(self) -> int:
         try:
@@ -229,7 +253,10 @@ class StubProcess:
         os.close(self._pidfd)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # whatever it has started
-        self._process.wait()  # it has ended: this reaps it
+        status = self._process.wait()  # it has ended: this reaps it
+        if not self._dismissed:
+            self._ending = ending(status)
+            logger.error("'%s' (process %d): %s", self._launch.name, self.pid, self._ending)
         with contextlib.suppress(OSError):
             self._executions.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for an answer
         self.channel.close()
