@@ -53,8 +53,12 @@ NO_WORDS = "raise Speechless()"
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
+def repository(tmp_path_factory):
+    return tmp_path_factory.mktemp("repository")
+
+
+@pytest.fixture(scope="module")
+def odd(repository, tmp_path_factory):
     for name, config in (("single", PORTS), ("pairs", PAIRS), ("decoupled", DECOUPLED)):
         write_python_model(repository, name, source=SOURCE, config=config)
     log = tmp_path_factory.mktemp("log") / "runtime.log"
@@ -117,3 +121,31 @@ def test_a_response_that_could_not_be_sent_is_no_end_of_a_decoupled_request(odd,
     status, answer = odd.call("POST", "/v2/models/decoupled/generate", {"CODE": send})
     assert status == 500
     assert "Error" in json.dumps(answer)
+
+
+def load_fault(server, repository, name, source, config):
+    write_python_model(repository, name, source=source, config=config)
+    status, answer = server.call("POST", f"/v2/repository/models/{name}/load")
+    assert status == 400
+    return answer["error"]
+
+
+def test_a_model_file_of_somebody_else_is_not_run(odd, repository):
+    config = f'default_model_filename: "../../single/1/model.py" {PORTS}'
+    told = load_fault(odd, repository, "borrowed", SOURCE, config)
+    assert "the Python model file must lie beside its version" in told
+
+
+def test_a_completed_config_that_is_none_is_told_in_words(odd, repository):
+    source = (
+        SOURCE
+        + """
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_output({"name": "OUT", "data_type": np.float32, "dims": [1]})
+        return config
+"""
+    )
+    told = load_fault(odd, repository, "completed", source, "")
+    assert "TypeError" in told
+    assert "not JSON serializable" in told

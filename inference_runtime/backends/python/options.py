@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from inference_runtime.backends.base import ModelArtifact
 from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 
 MIB = 1 << 20
 ENVIRONMENT = "EXECUTION_ENV_PATH"
@@ -61,7 +62,12 @@ def model_file(artifact: ModelArtifact, filename: str) -> str:
     name = filename or "model.py"
     if not name.endswith(".py"):
         raise InvalidArgument(f"Model name must end with '.py'. Model name is \"{name}\".")
-    path = artifact.directory / name
+    try:
+        path = resolve_inside(artifact.directory, name, follow_links=True)
+    except OutsideRoot as error:
+        raise InvalidArgument(
+            f"the Python model file must lie beside its version: {error}"
+        ) from error
     if not path.is_file():
         raise InvalidArgument(f"Python model file not found in '{path}'")
     return str(path)

@@ -147,7 +147,9 @@ def _completed_config(model: Any, start: Any) -> Any:
             f"auto_complete_config function in model '{start['model_name']}' must return a valid "
             "pb.ModelConfig object."
         )
-    return completed.as_dict()
+    config = completed.as_dict()
+    dumps(config)  # raises for what a config can not hold, while the model can still be told
+    return config
 
 
 def _load_failure(error: BaseException) -> str:
