@@ -8,6 +8,7 @@ from pathlib import Path
 from bench import bare, load
 from bench.peers import KSERVE, MLSERVER, NoPeer, Peer, serve_peer
 from bench.processes import ServerProcess
+from bench.series import Series
 from bench.served import serve, serve_probe, verify, write_repository
 from bench.subjects import Subject, generated_subjects
 
@@ -69,22 +70,6 @@ GOALS = (
     Goal("9", "http tiny ×32", (PROBE,), 0.5, 0.75),
     Goal("9", "grpc mlp ×64", (PROBE,), 0.5, 0.75),
 )
-
-
-@dataclass
-class Series:
-    """What one server gave for one case, round by round."""
-
-    per_second: list[float] = field(default_factory=list)
-    mean_ms: list[float] = field(default_factory=list)
-    cpu_us: list[float] = field(default_factory=list)
-    failed: int = 0
-
-    def add(self, rate: load.Rate) -> None:
-        self.per_second.append(rate.per_second)
-        self.mean_ms.append(rate.mean_ms)
-        self.cpu_us.append(rate.cpu_us_per_request)
-        self.failed += rate.failed
 
 
 @dataclass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import load
+from bench import command, load
 from bench.served import Served, serve
 from bench.subjects import Subject
 from inference_runtime.backends.python.stub.requests import InferenceRequest
@@ -43,16 +43,9 @@ class TritonPythonModel:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.python_identity", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=2, help="of each measurement")
+    parser = command.command("bench.python_identity", __doc__)
     parser.add_argument("--connections", default="1,32,64")
-    arguments = parser.parse_args()
-    try:
-        load.require_h2load()
-    except load.NoLoader as problem:
-        print(problem, file=sys.stderr)
-        return 1
+    arguments = command.parse(parser)
     with tempfile.TemporaryDirectory() as folder:
         _write_models(Path(folder))
         with serve(Path(folder)) as served:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.goals import GOALS, Goal, Measured
+from bench.series import Series
 
 _GOALS, _MEASURED, _SHARED = "goals", "measured", "shared memory"
 
@@ -17,20 +18,18 @@ class Row:
     subject: str
     protocol: str
     connections: int
-    served: list[float] = field(default_factory=list)
+    served: Series = field(default_factory=Series)
     bare_single: list[float] = field(default_factory=list)
     bare_batched: list[float] = field(default_factory=list)
-    mean_ms: list[float] = field(default_factory=list)
-    cpu_us: list[float] = field(default_factory=list)
-    failed: int = 0
 
     def line(self) -> str:
-        ratio_single = _ratios(self.served, self.bare_single)
-        ratio_batched = _ratios(self.served, self.bare_batched)
+        served = self.served
+        ratio_single = _ratios(served.per_second, self.bare_single)
+        ratio_batched = _ratios(served.per_second, self.bare_batched)
         return (
             f"| {self.subject} | {self.protocol} | {self.connections} | {ratio_single} | "
-            f"{ratio_batched} | {statistics.median(self.mean_ms):.2f} | "
-            f"{statistics.median(self.cpu_us):.0f} | {self.failed} |"
+            f"{ratio_batched} | {statistics.median(served.mean_ms):.2f} | "
+            f"{statistics.median(served.cpu_us):.0f} | {served.failed} |"
         )
 
 
@@ -40,18 +39,18 @@ class RegionRow:
 
     protocol: str
     connections: int
-    by_region: list[float] = field(default_factory=list)
-    by_wire: list[float] = field(default_factory=list)
-    region_cpu_us: list[float] = field(default_factory=list)
-    wire_cpu_us: list[float] = field(default_factory=list)
-    failed: int = 0
+    by_region: Series = field(default_factory=Series)
+    by_wire: Series = field(default_factory=Series)
+
+    @property
+    def failed(self) -> int:
+        return self.by_region.failed + self.by_wire.failed
 
     def line(self) -> str:
-        return (
-            f"| {self.protocol} | {self.connections} | {_ratios(self.by_region, self.by_wire)} | "
-            f"{statistics.median(self.region_cpu_us):.0f} | {statistics.median(self.wire_cpu_us):.0f} | "
-            f"{self.failed} |"
-        )
+        ratios = _ratios(self.by_region.per_second, self.by_wire.per_second)
+        costs = (f"{statistics.median(s.cpu_us):.0f}" for s in (self.by_region, self.by_wire))
+        cells = (self.protocol, self.connections, ratios, *costs, self.failed)
+        return f"| {' | '.join(map(str, cells))} |"
 
 
 def _ratios(upper: Sequence[float], lower: Sequence[float]) -> str:
@@ -61,32 +60,26 @@ def _ratios(upper: Sequence[float], lower: Sequence[float]) -> str:
 
 def write(path: Path, rows: Sequence[Row], facts: Mapping[str, str]) -> str:
     lines = [
-        "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
-        "",
         "| model | protocol | connections | served ÷ bare, batch 1 | served ÷ bare, best batch | "
         "mean ms | server CPU µs/request | failed |",
         "|---|---|---|---|---|---|---|---|",
         *(row.line() for row in rows),
     ]
-    return _put(path, _MEASURED, lines)
+    return _put(path, _MEASURED, facts, lines)
 
 
 def write_regions(path: Path, rows: Sequence[RegionRow], facts: Mapping[str, str]) -> str:
     lines = [
-        "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
-        "",
         "| protocol | connections | by shared memory ÷ over the wire | server CPU µs/request | "
         "over the wire | failed |",
         "|---|---|---|---|---|---|",
         *(row.line() for row in rows),
     ]
-    return _put(path, _SHARED, lines)
+    return _put(path, _SHARED, facts, lines)
 
 
 def write_goals(path: Path, measured: Measured, facts: Mapping[str, str]) -> str:
     lines = [
-        "; ".join(f"{name} {value}" for name, value in facts.items()) + ".",
-        "",
         "| row | load | runtime ÷ | ratio | must | aim | |",
         "|---|---|---|---|---|---|---|",
         *(_goal_line(goal, measured) for goal in GOALS),
@@ -105,7 +98,7 @@ def write_goals(path: Path, measured: Measured, facts: Mapping[str, str]) -> str
             f"{statistics.median(series.mean_ms):.2f} | {statistics.median(series.cpu_us):.1f} | "
             f"{series.failed} |"
         )
-    return _put(path, _GOALS, lines)
+    return _put(path, _GOALS, facts, lines)
 
 
 def _goal_line(goal: Goal, measured: Measured) -> str:
@@ -127,10 +120,11 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.0f} [{min(values):.0f}..{max(values):.0f}]"
 
 
-def _put(path: Path, mark: str, lines: Sequence[str]) -> str:
+def _put(path: Path, mark: str, facts: Mapping[str, str], lines: Sequence[str]) -> str:
     """Between the two markers of that name, at the end where there are none yet."""
     begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
-    block = "\n".join((begin, "", *lines, "", end))
+    told = "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
+    block = "\n".join((begin, "", told, "", *lines, "", end))
     text = path.read_text() if path.exists() else "# Results\n"
     if begin not in text:
         text += f"\n{begin}\n{end}\n"
