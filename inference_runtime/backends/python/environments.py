@@ -5,11 +5,13 @@ or inner link is refused, and so is what grows beyond bounds.
 """
 
 import fcntl
+import lzma
 import os
 import shutil
 import tarfile
 import tempfile
 import threading
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -109,8 +111,9 @@ def _unpack(archive: Path) -> _Unpacked:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with tarfile.open(archive, "r:*") as opened:
             _extract(opened, directory)
+            _read_to_the_end(opened)
         _check(directory)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         _discard(directory, lock)
         raise InvalidArgument(
             f"the environment archive '{archive}' can not be unpacked: {error}"
@@ -141,6 +144,14 @@ def _extract(archive: tarfile.TarFile, directory: Path) -> None:
             archive.extract(member, directory)
 
 
+def _read_to_the_end(archive: tarfile.TarFile) -> None:
+    """Behind the last entry stands the checksum of what was compressed; nobody else reads so far."""
+    assert archive.fileobj is not None
+    left = MAX_BYTES
+    while left > 0 and (rest := archive.fileobj.read(1 << 20)):
+        left -= len(rest)
+
+
 def _check_member(member: tarfile.TarInfo, directory: Path) -> None:
     """Raises InvalidArgument for what is no file, directory or link, and for what leads out."""
     label = f"the environment archive is refused: its entry '{member.name[:256]}'"
@@ -148,7 +159,7 @@ def _check_member(member: tarfile.TarInfo, directory: Path) -> None:
         raise InvalidArgument(f"{label} is no file, directory or link")
     root = directory.resolve()
     # What was unpacked before may be a link: the place is where it leads now.
-    place = (root / member.name).parent.resolve()
+    place = (root / PurePosixPath(member.name).parent).resolve()
     if not _inside(PurePosixPath(member.name)) or not place.is_relative_to(root):
         raise InvalidArgument(f"{label} leads out of it")
     if member.issym():

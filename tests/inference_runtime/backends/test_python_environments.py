@@ -1,7 +1,12 @@
 """EXECUTION_ENV_PATH: archives of strangers, and directories that are shared and go away."""
 
+import bz2
 import fcntl
+import gzip
 import io
+import lzma
+import random
+import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
@@ -127,3 +132,33 @@ def test_what_a_crashed_server_left_is_removed_and_what_another_uses_is_not(tmp_
         environment.directory.name,
     }
     store.release(environment)
+
+
+def test_an_archive_may_begin_with_the_directory_itself(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "bin").mkdir(parents=True)
+    for name in ("activate", "python"):
+        (tree / "bin" / name).write_text("x")
+    path = tmp_path / "env.tar.gz"
+    subprocess.run(["tar", "-czf", path, "-C", tree, "."], check=True)
+    store = EnvironmentStore()
+    environment = store.acquire(str(path), tmp_path)
+    assert Path(environment.interpreter).read_text() == "x"
+    store.release(environment)
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+def test_a_damaged_archive_is_refused(tmp_path, temporary, module):
+    path, plain = tmp_path / "env.tar", io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as opened:
+        for name in ("bin/activate", "bin/python"):
+            info = tarfile.TarInfo(name)
+            info.size = 100_000
+            opened.addfile(info, io.BytesIO(random.Random(1).randbytes(info.size)))
+    content = bytearray(module.compress(plain.getvalue()))
+    for at in range(len(content) // 2, len(content) // 2 + 20):
+        content[at] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(InvalidArgument, match="can not be unpacked"):
+        EnvironmentStore().acquire(str(path), tmp_path)
+    assert list(temporary.iterdir()) == []
