@@ -151,6 +151,10 @@ class InstanceHealth(Protocol):
     def alive(self) -> bool:
         """Whether it can execute now. True without a question to anybody."""
 
+    @property
+    def trouble(self) -> str:
+        """Why it can not, for an operator."""
+
     async def check_ready(self) -> None:
         """Asks the model, on the event loop; raises the RuntimeFault that says why it is not ready."""
 

@@ -48,6 +48,11 @@ class LoadedVersion:
     def alive(self) -> bool:
         return not self.health or any(each.alive for each in self.health)
 
+    @property
+    def trouble(self) -> str:
+        """Why no copy can execute."""
+        return "" if self.alive else " ".join(each.trouble for each in self.health)
+
     async def check_ready(self) -> None:
         """Raises the fault of the first copy whose model objects; those that are dead are not asked."""
         if self.health:

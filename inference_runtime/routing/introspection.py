@@ -6,7 +6,7 @@ from typing import Any
 from inference_runtime import pb
 from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.lifecycle.loaded_version import LoadedVersion
-from inference_runtime.lifecycle.registry import ModelRegistry
+from inference_runtime.lifecycle.registry import ModelRegistry, VersionRecord
 from inference_runtime.repository.repository import DUPLICATE
 from inference_runtime.spec.model_config import TensorSpec
 from inference_runtime.spec.model_identity import bare_name
@@ -80,9 +80,14 @@ def _model_entries(registry: ModelRegistry, name: str) -> list[IndexEntry]:
     if record is None or not record.versions:
         return [IndexEntry(bare_name(name))]
     return [
-        IndexEntry(bare_name(name), str(number), version.state.value, version.reason)
+        IndexEntry(bare_name(name), str(number), version.state.value, _reason(version))
         for number, version in sorted(record.versions.items())
     ]
+
+
+def _reason(version: VersionRecord) -> str:
+    """A version that serves has one while its processes are dead."""
+    return version.reason or (version.loaded.trouble if version.loaded is not None else "")
 
 
 def statistics(registry: ModelRegistry, name: str, version: str) -> pb.ModelStatisticsResponse:

@@ -143,6 +143,13 @@ def load(world: PythonWorld) -> int:
     return pid
 
 
+def reason(world: PythonWorld) -> str:
+    """What the index says of the model."""
+    _, index = world.server.call("POST", "/v2/repository/index", {})
+    [entry] = [entry for entry in index if entry["name"] == "hungry"]
+    return entry.get("reason", "")
+
+
 def death_of(pid: int) -> Callable[[], float]:
     """When it came."""
     died: list[float] = []
@@ -196,8 +203,10 @@ def test_the_process_that_the_kernel_kills_costs_its_own_request_only(world, kin
                 f"Stub process 'hungry_0_0' is not healthy. {ENDING}",
             )
             eventually(lambda: any(not said for said in readiness.model))
+            assert reason(world) == answer["error"]
             seen = [bystander.count for bystander in bystanders]
             eventually(lambda: readiness.model[-1])
+            assert reason(world) == ""
             assert world.out("hungry", TOO_MUCH) == TOO_MUCH  # the replacement is in no group
             served = [bystander.count for bystander in bystanders]
         assert group.kills() == 1

@@ -121,6 +121,10 @@ class SupervisedBackend(Generic[Process]):
         return self._instance is not None and self._instance.alive
 
     @property
+    def trouble(self) -> str:
+        return self._instance.supervisor.trouble if self._instance is not None else ""
+
+    @property
     def drain_limit(self) -> float:
         return self._instance.limits.unload_limit if self._instance is not None else 0.0
 

@@ -78,6 +78,7 @@ class Supervisor(Generic[Process]):
         self._process: Process | None = None
         self._closed = False
         self._replacing = False
+        self._trouble = ""
 
     @property
     def process(self) -> Process | None:
@@ -97,6 +98,7 @@ class Supervisor(Generic[Process]):
             if process is not self._process or self._closed:
                 return
             self._process = None
+        self._trouble = process.stub.fault().text
         logger.error("Stub process '%s' is unhealthy and it will be restarted.", self._name)
         self._wait_and_restart()
 
@@ -105,6 +107,11 @@ class Supervisor(Generic[Process]):
         """There is a process, or one is being put in the place of one that was well."""
         process = self._process
         return self._replacing or (process is not None and not process.stub.doomed)
+
+    @property
+    def trouble(self) -> str:
+        """Why there is none, for an operator; "" when all is well."""
+        return "" if self.alive else self._trouble
 
     def replace(self, limit: float) -> None:
         """Another process in place of this one, while nothing executes. Not on the event loop."""
@@ -136,12 +143,12 @@ class Supervisor(Generic[Process]):
     def _wait_and_restart(self) -> None:
         pause = self._back_off.died()
         if pause is None:
-            logger.error(
-                "'%s' died %d times within %d minutes and is not restarted any more",
-                self._name,
-                MAX_DEATHS,
-                DEATHS_WINDOW_SECONDS // 60,
+            given_up = (
+                f"died {MAX_DEATHS} times within {DEATHS_WINDOW_SECONDS // 60:g} minutes and is not "
+                "restarted any more"
             )
+            logger.error("'%s' %s", self._name, given_up)
+            self._trouble += f" It {given_up}: load the model again."
             return
         self._loop.call_later(pause, self._restart_in_thread)
 
@@ -155,6 +162,7 @@ class Supervisor(Generic[Process]):
         try:
             process = self._start()
         except RuntimeFault as fault:
+            self._trouble = f"It could not be restarted: {fault.text}"
             logger.error("'%s' could not be restarted: %s", self._name, fault.text)
             self._again()
             return

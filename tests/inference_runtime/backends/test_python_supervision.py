@@ -1,5 +1,9 @@
 """When a process is started again, who waits for whom, and what options say; without any process."""
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from inference_runtime.backends.python.call_graph import CallGraph
@@ -8,8 +12,10 @@ from inference_runtime.backends.python.supervisor import (
     DEATHS_WINDOW_SECONDS,
     MAX_DEATHS,
     BackOff,
+    Supervisor,
 )
-from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.errors import Internal, InvalidArgument, Unsupported
+from tests.conformance.python_world import eventually
 
 
 class Clock:
@@ -32,6 +38,67 @@ def test_deaths_of_long_ago_do_not_count():
     for _ in range(3 * MAX_DEATHS):
         assert back_off.died() == 0.5
         clock.now += DEATHS_WINDOW_SECONDS + 1
+
+
+class Loop:
+    """Does at once what is to be done soon, and keeps what is to be done later."""
+
+    def __init__(self) -> None:
+        self.later = []
+
+    def call_soon_threadsafe(self, what) -> None:
+        what()
+
+    def call_later(self, _, what) -> None:
+        self.later.append(what)
+
+
+class Mortal:
+    """A process that can be said to be dead."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+        self.stub = SimpleNamespace(doomed=False, fault=lambda: Internal("It fell over."))
+
+
+def supervise(start: Any) -> tuple[Any, Loop]:
+    loop: Any = Loop()
+    return Supervisor("m_0", loop, start=start, restarted=lambda: None), loop
+
+
+def test_an_instance_without_a_process_says_why_and_when_it_is_given_up():
+    supervisor, loop = supervise(Mortal)
+    supervisor.begin()
+    assert supervisor.trouble == ""
+    for _ in range(MAX_DEATHS - 1):
+        supervisor.lost(supervisor.process)
+        assert (supervisor.alive, supervisor.trouble) == (False, "It fell over.")
+        loop.later.pop()()
+        eventually(lambda: supervisor.process)
+        assert supervisor.trouble == ""
+    supervisor.lost(supervisor.process)
+    assert loop.later == []
+    assert supervisor.trouble == (
+        "It fell over. It died 5 times within 10 minutes and is not restarted any more: load the model "
+        "again."
+    )
+
+
+def test_an_instance_that_can_not_be_restarted_says_why():
+    starts = iter([Mortal()])
+
+    def start():
+        found = next(starts, None)
+        if found is None:
+            raise Internal("no such file")
+        return found
+
+    supervisor, loop = supervise(start)
+    supervisor.begin()
+    supervisor.lost(supervisor.process)
+    loop.later.pop()()
+    eventually(lambda: loop.later)  # for the next try
+    assert supervisor.trouble == "It could not be restarted: no such file"
 
 
 class Caller:
