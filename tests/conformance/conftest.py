@@ -3,6 +3,9 @@
 import pytest
 
 from inference_runtime.spec.datatypes import config_name
+from tests.conformance.clients import KINDS, Client
+from tests.conformance.python_models import write_python_model
+from tests.conformance.python_world import PythonWorld
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import (
     ONNX_TYPES,
@@ -51,7 +54,37 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
+def options():
+    """What a file's server is started with besides its repository; a file may have its own."""
+    return ("--load-model=*",)
+
+
+@pytest.fixture(scope="module")
+def server(repository, options, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=*") as running:
+    with runtime(repository, log, *options) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def world(options, tmp_path_factory):
+    """A server with the Python model `script`; tests write other models beside it."""
+    repository = tmp_path_factory.mktemp("repository")
+    write_python_model(repository, "script")
+    log = tmp_path_factory.mktemp("log") / "runtime.log"
+    with runtime(repository, log, *options) as server:
+        yield PythonWorld(server, repository)
+        assert server.terminate() == 0
+
+
+@pytest.fixture(params=KINDS)
+def client_kind(request):
+    """A test that takes `client` is asked of every stock client; a file may name fewer."""
+    return request.param
+
+
+@pytest.fixture
+def client(client_kind, server):
+    made = Client(server, client_kind)
+    yield made
+    made.close()

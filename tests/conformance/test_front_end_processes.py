@@ -17,7 +17,7 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
+from tests.conformance.clients import Client
 from tests.conformance.front_ends import alive, front_ends, owner, waiting_too
 from tests.conformance.repeat_model import final, inflight, open_stream, write_repeat
 from tests.conformance.runtime_process import runtime
@@ -48,19 +48,8 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(
-        repository, log, "--load-model=*", f"--frontends={COUNT}", "--allow-client-shm=true"
-    ) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    client = Client(server, request.param)
-    yield client
-    client.close()
+def options():
+    return ("--load-model=*", f"--frontends={COUNT}", "--allow-client-shm=true")
 
 
 def post(

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.conformance.python_models import write_python_model
-from tests.conformance.python_world import HEADER, PythonWorld
-from tests.conformance.runtime_process import WAIT_SECONDS, runtime
+from tests.conformance.python_world import HEADER
+from tests.conformance.runtime_process import WAIT_SECONDS
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
@@ -42,22 +42,18 @@ class TritonPythonModel:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log) as server:
-        world = PythonWorld(server, repository)
-        write_python_model(
-            repository,
-            "loaded",
-            source=LOADED,
-            config="""
-            input { name: "IN" data_type: TYPE_INT32 dims: [1] }
-            output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
-            """,
-        )
-        assert world.load("loaded") == (200, None)
-        yield world
+def world(world):
+    write_python_model(
+        world.repository,
+        "loaded",
+        source=LOADED,
+        config="""
+        input { name: "IN" data_type: TYPE_INT32 dims: [1] }
+        output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
+        """,
+    )
+    assert world.load("loaded") == (200, None)
+    return world
 
 
 def ask(world, verb, value, **headers):

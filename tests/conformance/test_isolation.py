@@ -8,9 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.conformance.clients import KINDS, Client
+from tests.conformance.clients import Client
 from tests.conformance.python_world import PythonWorld, eventually
-from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_sub, failing, identity, write_model
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
@@ -19,24 +18,20 @@ ISOLATED = 'parameters { key: "ISOLATION" value { string_value: "process" } }'
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_model(repository, "simple", add_sub(), config=f"max_batch_size: 8 {ISOLATED}")
-    write_model(repository, "failing", failing(), config=ISOLATED)
-    write_model(repository, "strings", identity("BYTES"), config=ISOLATED)
-    write_model(repository, "halves", identity("BF16"), config=ISOLATED)
-    write_model(repository, "wide", identity("FP32"), config=ISOLATED)
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=*") as server:
-        yield PythonWorld(server, repository)
-        assert server.terminate() == 0
+def repository(tmp_path_factory):
+    path = tmp_path_factory.mktemp("repository")
+    write_model(path, "simple", add_sub(), config=f"max_batch_size: 8 {ISOLATED}")
+    write_model(path, "failing", failing(), config=ISOLATED)
+    write_model(path, "strings", identity("BYTES"), config=ISOLATED)
+    write_model(path, "halves", identity("BF16"), config=ISOLATED)
+    write_model(path, "wide", identity("FP32"), config=ISOLATED)
+    return path
 
 
-@pytest.fixture(params=KINDS)
-def client(request, world):
-    made = Client(world.server, request.param)
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def world(server, repository):
+    yield PythonWorld(server, repository)
+    assert server.terminate() == 0
 
 
 def processes(world):

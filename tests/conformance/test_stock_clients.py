@@ -6,17 +6,9 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime.spec.datatypes import BY_WIRE
-from tests.conformance.clients import KINDS, Client
 from tests.onnx_models import ONNX_TYPES
 
 pytestmark = pytest.mark.conformance
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    client = Client(server, request.param)
-    yield client
-    client.close()
 
 
 def pair(batch=1):

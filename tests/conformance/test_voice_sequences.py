@@ -9,7 +9,6 @@ from stack.corpus import voice
 from stack.corpus.models import Corpus
 from stack.settings import ROOT, StackSettings
 from tests.conformance.repeat_model import open_stream
-from tests.conformance.runtime_process import runtime
 from tests.conformance.sequence_clients import statistics
 
 pytestmark = [pytest.mark.conformance, pytest.mark.corpus, pytest.mark.slow]
@@ -50,7 +49,7 @@ def alone(model, sounds):
 
 
 @pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
+def repository(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     example = ROOT / "examples" / "voice" / "voice_activity" / "config.pbtxt"
     for strategy in ("direct", "oldest"):
@@ -59,9 +58,7 @@ def server(model, tmp_path_factory):
         (directory / "model.onnx").write_bytes(model.file.read_bytes())
         config = example.read_text().replace("direct { }", f"{strategy} {{ }}")
         (directory.parent / "config.pbtxt").write_text(config)
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(path, log, "--load-model=*") as running:
-        yield running
+    return path
 
 
 @pytest.mark.parametrize("strategy", ["direct", "oldest"])

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
+from tests.conformance.clients import Client
 from tests.conformance.runtime_process import RuntimeProcess, runtime
 from tests.onnx_models import OPSET, failing, identity, write_model
 
@@ -52,11 +52,9 @@ def yard(tmp_path_factory) -> Iterator[Yard]:
         yield Yard(server, repository)
 
 
-@pytest.fixture(params=KINDS)
-def client(request, yard):
-    client = Client(yard.server, request.param)
-    yield client
-    client.close()
+@pytest.fixture(scope="module")
+def server(yard):
+    return yard.server
 
 
 def parameter(key: str, value: str) -> str:

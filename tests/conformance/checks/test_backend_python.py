@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.conformance.python_models import ONE_TO_ONE, write_python_model
-from tests.conformance.python_world import PythonWorld, eventually, tensor
-from tests.conformance.runtime_process import runtime
+from tests.conformance.python_world import eventually, tensor
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
@@ -31,16 +30,6 @@ COMPLETES = """
     def execute(self, requests):
         return []
 """
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_python_model(repository, "script")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=script") as server:
-        yield PythonWorld(server, repository)
-        assert server.terminate() == 0
 
 
 def batch(world, name):

@@ -33,13 +33,10 @@ def execute(self, requests):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_python_model(repository, "script")
-    write_python_model(repository, "repeat")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=script", "--load-model=repeat") as server:
-        yield PythonWorld(server, repository)
+def world(world):
+    write_python_model(world.repository, "repeat")
+    assert world.load("repeat") == (200, None)
+    return world
 
 
 def test_backend_038_a_call_of_an_unknown_model_is_a_response_with_an_error(world):

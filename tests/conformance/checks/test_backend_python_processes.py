@@ -41,21 +41,19 @@ def parameter(key, value):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_python_model(repository, "script")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    options = (
+def options():
+    return (
         "--load-model=script",
         "--backend-config=python,unload-timeout-seconds=2",
         "--backend-config=python,finalize-timeout-seconds=1",
         "--backend-config=python,stub-timeout-seconds=5",
     )
-    with runtime(repository, log, *options) as server:
-        world = PythonWorld(server, repository)
-        yield world
-        assert "Z" not in world.children().values()
-        assert server.terminate() == 0
+
+
+@pytest.fixture(scope="module")
+def world(world):
+    yield world
+    assert "Z" not in world.children().values()
 
 
 def environment_archive(path: Path, *extra: tuple[str, str]) -> Path:

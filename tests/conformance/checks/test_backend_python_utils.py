@@ -7,23 +7,12 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 
-from tests.conformance.python_models import ONE_TO_ONE, write_python_model
-from tests.conformance.python_world import PythonWorld
-from tests.conformance.runtime_process import runtime
+from tests.conformance.python_models import ONE_TO_ONE
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
 DECOUPLED = f"{ONE_TO_ONE} model_transaction_policy {{ decoupled: True }}"
 ARRAY = "np.zeros((2, 3), np.float32)"
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_python_model(repository, "script")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=script") as server:
-        yield PythonWorld(server, repository)
 
 
 def test_backend_024_types_by_name(world):

@@ -10,7 +10,6 @@ from google.protobuf import json_format
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_constant, add_sub, write_model
 
@@ -71,13 +70,6 @@ def repository(tmp_path_factory):
             config="version_policy { all { } }",
         )
     return path
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    made = Client(server, request.param)
-    yield made
-    made.close()
 
 
 class Raw:

@@ -26,16 +26,14 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
+def options():
     rest = ",".join(set(CATEGORIES) - {"metadata", "inference", "statistics", "health"})
-    options = [
-        f"--{option}={group}"
-        for option in ("http-restricted-api", "grpc-restricted-protocol")
-        for group in ("metadata,inference:infer-key=infer-value", f"{rest}:admin-key=admin=value")
+    groups = ("metadata,inference:infer-key=infer-value", f"{rest}:admin-key=admin=value")
+    return [
+        "--load-model=*",
+        *(f"--http-restricted-api={group}" for group in groups),
+        *(f"--grpc-restricted-protocol={group}" for group in groups),
     ]
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=*", *options) as running:
-        yield running
 
 
 def inputs(module):

@@ -23,13 +23,6 @@ def repository(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    client = Client(server, request.param)
-    yield client
-    client.close()
-
-
 def pair(data0=None, data1=None, shape=(1, 16), **more):
     """The JSON of a request for `simple`."""
     inputs = [

@@ -8,11 +8,6 @@ import pytest
 import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
-from tests.conformance.python_models import write_python_model
-from tests.conformance.python_world import PythonWorld
-from tests.conformance.runtime_process import runtime
-
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
 PARAMETERS = {"text": "x", "count": 3, "share": 0.25, "flag": True}
@@ -42,15 +37,6 @@ RAISES = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    repository = tmp_path_factory.mktemp("repository")
-    write_python_model(repository, "script")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=script") as server:
-        yield PythonWorld(server, repository)
-
-
-@pytest.fixture(scope="module")
 def ensemble(world):
     directory = world.repository / "around"
     (directory / "1").mkdir(parents=True)
@@ -60,11 +46,9 @@ def ensemble(world):
     return "around"
 
 
-@pytest.fixture(params=KINDS)
-def client(request, world):
-    made = Client(world.server, request.param)
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def server(world):
+    return world.server
 
 
 def ask(client, model, code, **more):

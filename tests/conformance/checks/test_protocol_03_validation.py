@@ -8,7 +8,6 @@ from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
 from tests.conformance.checklist_models import write_validation_models
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.raw_grpc import infer
 from tests.conformance.raw_http import JSON_SIZE, entry, post
 
@@ -22,13 +21,6 @@ def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_validation_models(path)
     return path
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    client = Client(server, request.param)
-    yield client
-    client.close()
 
 
 def refusal(client, model, inputs, **more):

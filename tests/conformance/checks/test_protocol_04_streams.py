@@ -14,7 +14,6 @@ from tests.conformance.repeat_model import (
     repeat_inputs,
     write_repeat,
 )
-from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_sub, write_model
 
 pytestmark = pytest.mark.conformance
@@ -28,16 +27,14 @@ parameters { key: "execute_delay_ms" value { string_value: "%d" } }
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_repeat(path)
     write_model(path, "simple", add_sub(), config="max_batch_size: 8")
     for name, delay_ms in (("slow", 300), ("quick", 0)):
         (path / name / "1").mkdir(parents=True)
         (path / name / "config.pbtxt").write_text(_SLOW % delay_ms)
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(path, log, "--load-model=*") as running:
-        yield running
+    return path
 
 
 @pytest.fixture

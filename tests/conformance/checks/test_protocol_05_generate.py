@@ -10,7 +10,6 @@ import pytest
 
 from tests.conformance.checklist_models import write_echo
 from tests.conformance.repeat_model import inflight, write_repeat
-from tests.conformance.runtime_process import runtime
 
 pytestmark = pytest.mark.conformance
 _TEXT = """
@@ -21,15 +20,18 @@ output { name: "TEXT" data_type: TYPE_STRING dims: [1] }
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_repeat(path)
     (path / "text" / "1").mkdir(parents=True)
     (path / "text" / "config.pbtxt").write_text(_TEXT)
     write_echo(path, "floats", more="")
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(path, log, "--load-model=*", "--http-max-input-size=100000") as running:
-        yield running
+    return path
+
+
+@pytest.fixture(scope="module")
+def options():
+    return ("--load-model=*", "--http-max-input-size=100000")
 
 
 def ask(server, model, body, verb="generate", headers=None):

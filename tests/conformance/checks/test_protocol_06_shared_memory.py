@@ -39,17 +39,8 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=*", "--allow-client-shm=true") as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    found = Client(server, request.param)
-    yield found
-    found.close()
+def options():
+    return ("--load-model=*", "--allow-client-shm=true")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 from google.protobuf import json_format
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import Client
 from tests.conformance.config_cases import ALL_CASES, WHOLE
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_constant, add_sub, failing, write_model
@@ -26,17 +25,13 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "log"
-    with runtime(repository, log, "--strict-readiness=false") as running:
-        yield running
+def options():
+    return ("--strict-readiness=false",)
 
 
 @pytest.fixture(params=["http", "grpc"])
-def client(server, request):
-    client = Client(server, request.param)
-    yield client
-    client.close()
+def client_kind(request):
+    return request.param
 
 
 def config_of(client, name) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from tests.conformance.batching_models import (
 )
 from tests.conformance.clients import KINDS
 from tests.conformance.metrics_page import metric, wait_pending
-from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
 from tests.onnx_models import ragged_sums, write_model
 
@@ -104,12 +103,10 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
+def options(repository):
     """Gates, which are processes, are loaded by the tests that need them."""
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
     loads = [f"--load-model={name}" for name in write_batchers(repository)]
-    with runtime(repository, log, "--disable-auto-complete-config", *loads) as running:
-        yield running
+    return ["--disable-auto-complete-config", *loads]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
+from tests.conformance.clients import Client
 from tests.conformance.repeat_model import open_stream
 from tests.conformance.runtime_process import runtime
 from tests.conformance.sequence_clients import (
@@ -40,13 +40,6 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    with runtime(repository, log, "--load-model=*") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def held_server(repository, tmp_path_factory):
     """Every scheduler waits, once, until three requests have come."""
     log = tmp_path_factory.mktemp("log") / "runtime.log"
@@ -63,11 +56,9 @@ def ids():
     return iter(range(time.monotonic_ns(), 2**62))
 
 
-@pytest.fixture(params=KINDS)
-def walker(request, server):
-    client = Client(server, request.param)
-    yield Walker(client)
-    client.close()
+@pytest.fixture
+def walker(client):
+    return Walker(client)
 
 
 @pytest.fixture

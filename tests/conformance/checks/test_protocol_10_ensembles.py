@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.python_models import write_python_model
 from tests.conformance.repeat_model import open_stream, repeat_inputs, write_repeat
 from tests.conformance.runtime_process import runtime
@@ -94,18 +93,9 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
+def options():
     names = ("twice", "fork", "bad", "stream", "forgets", "waits")
-    with runtime(repository, log, *(f"--load-model={name}" for name in names)) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-def client(server, request):
-    client = Client(server, request.param)
-    yield client
-    client.close()
+    return [f"--load-model={name}" for name in names]
 
 
 def data(rows: int) -> dict[str, np.ndarray]:

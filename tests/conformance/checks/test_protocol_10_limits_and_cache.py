@@ -301,11 +301,9 @@ def cached(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(params=KINDS)
-def client(request, cached):
-    made = Client(cached, request.param)
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def server(cached):
+    return cached
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import Client
 from tests.conformance.runtime_process import runtime
 from tests.conformance.traffic import traffic
 from tests.onnx_models import add_constant, write_model
@@ -27,10 +26,8 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(params=["http", "grpc"])
-def client(request, server):
-    client = Client(server, request.param)
-    yield client
-    client.close()
+def client_kind(request):
+    return request.param
 
 
 @pytest.fixture

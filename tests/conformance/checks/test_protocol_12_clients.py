@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import KINDS, Client
 from tests.onnx_models import add_sub, write_model
 
 pytestmark = pytest.mark.conformance
@@ -16,13 +15,6 @@ def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_model(path, "simple", add_sub(), config="max_batch_size: 8")
     return path
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    made = Client(server, request.param)
-    yield made
-    made.close()
 
 
 def test_check_200_the_basic_calls_of_every_client(client):

@@ -9,7 +9,6 @@ import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_sub, write_model
 
@@ -41,13 +40,6 @@ def restored(server):
     yield
     changes = {key: value for key, value in DEFAULTS.items() if key != "log_file"}
     assert server.call("POST", "/v2/logging", changes) == (200, DEFAULTS)
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    made = Client(server, request.param)
-    yield made
-    made.close()
 
 
 def status_of(error: Any) -> str:

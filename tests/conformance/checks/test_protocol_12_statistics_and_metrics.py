@@ -77,11 +77,12 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    options = ("--pinned-memory-pool-byte-size=1048576", "--metrics-interval-ms=50")
-    with runtime(repository, log, "--load-model=*", *options) as running:
-        yield running
+def options():
+    return (
+        "--load-model=*",
+        "--pinned-memory-pool-byte-size=1048576",
+        "--metrics-interval-ms=50",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +98,6 @@ def detailed(repository, tmp_path_factory):
     )
     with runtime(repository, log, "--load-model=*", *options) as running:
         yield running
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    made = Client(server, request.param)
-    yield made
-    made.close()
 
 
 def scrape(server) -> dict[str, float]:

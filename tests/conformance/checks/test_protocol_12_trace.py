@@ -13,7 +13,6 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_sub, identity, write_model
 
@@ -64,11 +63,12 @@ def trace_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, trace_file, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "runtime.log"
-    options = (f"--trace-config=triton,file={trace_file}", "--trace-config=rate=1000")
-    with runtime(repository, log, "--load-model=*", *options) as running:
-        yield running
+def options(trace_file):
+    return (
+        "--load-model=*",
+        f"--trace-config=triton,file={trace_file}",
+        "--trace-config=rate=1000",
+    )
 
 
 @pytest.fixture
@@ -89,13 +89,6 @@ def restored(server):
     clear = {"trace_level": None, "trace_rate": None, "trace_count": None, "log_frequency": None}
     for path in ("/v2/models/simple/trace/setting", "/v2/trace/setting"):
         assert server.call("POST", path, clear)[0] == 200
-
-
-@pytest.fixture(params=KINDS)
-def client(request, server):
-    made = Client(server, request.param)
-    yield made
-    made.close()
 
 
 def settings_of(client, found):

@@ -19,3 +19,15 @@ def examples(corpus, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "runtime.log"
     with runtime(path, log) as running:
         yield ExampleServer(running, path, corpus)
+
+
+@pytest.fixture(scope="module")
+def world(examples, request):
+    """`test_voice.py` is served the example `voice`."""
+    with examples.serving(request.path.stem.removeprefix("test_")) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def server(world):
+    return world.server

@@ -25,12 +25,6 @@ END = 2
 
 
 @pytest.fixture(scope="module")
-def world(examples):
-    with examples.serving("chat") as serving:
-        yield serving
-
-
-@pytest.fixture(scope="module")
 def greedy(corpus):
     """Question → the tokens of a loop over ONNX Runtime itself."""
     tokenizer = Tokenizer.from_file(str(corpus.smollm2 / "tokenizer.json"))

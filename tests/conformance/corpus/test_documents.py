@@ -9,7 +9,6 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import Client
 from tests.conformance.corpus.example_server import session, strings
 
 pytestmark = [pytest.mark.conformance, pytest.mark.corpus, pytest.mark.slow]
@@ -23,12 +22,6 @@ SCANNED = [
     "markers = np.zeros_like(coins)",
 ]
 PRINTED = ["Hello World 2026", "Invoice No. 48213", "TOTAL: $1,234.56", "The quick brown fox"]
-
-
-@pytest.fixture(scope="module")
-def world(examples):
-    with examples.serving("documents") as serving:
-        yield serving
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +54,8 @@ def direct(world, corpus, scan):
 
 
 @pytest.fixture
-def client(world):
-    made = Client(world.server, "grpc")
-    yield made
-    made.close()
+def client_kind():
+    return "grpc"
 
 
 def printed() -> Image.Image:
@@ -87,11 +78,9 @@ def read(client, file: bytes):
     return lines, result.as_numpy("box"), result.as_numpy("confidence")
 
 
-@pytest.mark.parametrize("kind", ["http", "grpc"])
-def test_a_scanned_page_is_read_as_by_the_models_asked_directly(world, direct, scan, kind):
-    client = Client(world.server, kind)
+@pytest.mark.parametrize("client_kind", ["http", "grpc"])
+def test_a_scanned_page_is_read_as_by_the_models_asked_directly(client, direct, scan):
     lines, boxes, confidence = read(client, scan)
-    client.close()
     texts, places, sure = direct
     assert lines == texts == SCANNED
     assert (boxes == places).all()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from stack.corpus.models import WrongAnswer
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.corpus.example_server import session
 
 pytestmark = [pytest.mark.conformance, pytest.mark.corpus, pytest.mark.slow]
@@ -19,21 +18,8 @@ BIRD = {
 
 
 @pytest.fixture(scope="module")
-def world(examples):
-    with examples.serving("penguins") as serving:
-        yield serving
-
-
-@pytest.fixture(scope="module")
 def birds(corpus):
     return corpus.penguins.samples[0]
-
-
-@pytest.fixture(params=KINDS)
-def client(world, request):
-    made = Client(world.server, request.param)
-    yield made
-    made.close()
 
 
 def test_a_known_bird_is_a_chinstrap(client):

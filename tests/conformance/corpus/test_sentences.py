@@ -7,17 +7,10 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from stack.corpus.models import SENTENCES, embeddings
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.corpus.example_server import session, strings
 
 pytestmark = [pytest.mark.conformance, pytest.mark.corpus, pytest.mark.slow]
 PAIRS = (0.656, 0.389, 0.637)
-
-
-@pytest.fixture(scope="module")
-def world(examples):
-    with examples.serving("sentences") as serving:
-        yield serving
 
 
 @pytest.fixture(scope="module")
@@ -33,30 +26,26 @@ def embed(client, *sentences):
     return client.ask("sentence_embedding", {"text": text}).as_numpy("embedding")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sentences_are_nearest_their_paraphrases(world, direct, kind):
-    client = Client(world.server, kind)
+def test_sentences_are_nearest_their_paraphrases(client, direct):
     found = embed(client, *SENTENCES)
-    client.close()
     assert np.abs(found - direct).max() < 1e-6
     likeness = found @ found.T - 2 * np.eye(6)
     assert likeness.argmax(1).tolist() == [1, 0, 3, 2, 5, 4]
     assert np.abs([likeness[i, i + 1] for i in (0, 2, 4)] - np.array(PAIRS)).max() < 0.01
 
 
-def test_many_at_once_get_the_answers_of_each_alone(world, direct):
+@pytest.mark.parametrize("client_kind", ["grpc"])
+def test_many_at_once_get_the_answers_of_each_alone(world, client, direct):
     before = world.inferences("minilm")
-    client = Client(world.server, "grpc")
     order = np.random.default_rng(0).permutation(np.repeat(np.arange(6), 8))
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(lambda number: embed(client, SENTENCES[number]), order))
-    client.close()
     assert np.abs(np.concatenate(found) - direct[order]).max() < 1e-5
     assert world.inferences("minilm") - before == len(order)
 
 
-def test_text_that_is_none_is_the_error_of_its_request(world, direct):
-    client = Client(world.server, "grpc")
+@pytest.mark.parametrize("client_kind", ["grpc"])
+def test_text_that_is_none_is_the_error_of_its_request(client, direct):
     texts = [SENTENCES[0], b"\xff\xfe", SENTENCES[1], b"\x80"] * 4
 
     def ask(text):
@@ -67,7 +56,6 @@ def test_text_that_is_none_is_the_error_of_its_request(world, direct):
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(ask, texts))
-    client.close()
     for number, answer in enumerate(found):
         if number % 2:
             assert "text must be UTF-8" in answer.message()
@@ -76,8 +64,7 @@ def test_text_that_is_none_is_the_error_of_its_request(world, direct):
             assert np.abs(answer - direct[number % 4 // 2]).max() < 1e-5
 
 
-def test_nothing_is_a_sentence_too(world):
-    client = Client(world.server, "http")
+@pytest.mark.parametrize("client_kind", ["http"])
+def test_nothing_is_a_sentence_too(client):
     vectors = embed(client, "", "word " * 1000)
-    client.close()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5

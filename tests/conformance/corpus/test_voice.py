@@ -5,17 +5,10 @@ import pytest
 
 from stack.corpus import recordings, voice
 from stack.corpus.wheels import FetchFailed
-from tests.conformance.clients import KINDS, Client
 from tests.conformance.corpus.example_server import session
 
 pytestmark = [pytest.mark.conformance, pytest.mark.corpus, pytest.mark.slow]
 WORDS = [*range(3, 16), *range(25, 44)]  # "front", "center"
-
-
-@pytest.fixture(scope="module")
-def world(examples):
-    with examples.serving("voice") as serving:
-        yield serving
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +22,6 @@ def spoken(corpus):
             pytest.skip(str(problem))
 
     return chunks
-
-
-@pytest.fixture(params=KINDS)
-def client(world, request):
-    made = Client(world.server, request.param)
-    yield made
-    made.close()
 
 
 def listen(client, chunks, sequence: int, *, forgetful: bool = False) -> np.ndarray:
