@@ -115,8 +115,9 @@ class Server:
             settings=BackendSettings(
                 auto_complete=settings.loading.auto_complete,
                 by_backend=settings.loading.backend_options,
-                usable_gpus=tuple(gpu.index for gpu in self._telemetry.gpu.latest().gpus),
+                usable_gpus=self._usable_gpus(),
                 host_policies=settings.loading.host_policies,
+                min_compute_capability=settings.loading.min_compute_capability,
             ),
             threads=settings.loading.threads,
             retries=settings.loading.retries,
@@ -144,6 +145,18 @@ class Server:
         )
         services.inference.bind(self.core.infer_inner, self.core.cancel)
         services.models.bind(self.core.control)
+
+    def _usable_gpus(self) -> tuple[int, ...]:
+        found = self._telemetry.gpu.latest()
+        minimum = self._settings.loading.min_compute_capability
+        usable = found.usable(minimum)
+        for gpu in found.gpus:
+            if gpu.index not in usable:
+                logger.warning(
+                    "GPU %d (%s) is not used: its compute capability %s is below %g",
+                    gpu.index, gpu.name, gpu.compute_capability, minimum,
+                )  # fmt: skip
+        return usable
 
     async def _listen(self) -> None:
         try:

@@ -13,6 +13,7 @@ from inference_runtime.repository.model_cache import DEFAULT_MAX_BYTES
 from inference_runtime.scheduling.hold import Hold
 from inference_runtime.scheduling.resource_pools import Listed
 from inference_runtime.shared_memory.regions import RegionOptions
+from inference_runtime.spec.config_rules import MIN_COMPUTE_CAPABILITY
 from inference_runtime.spec.host_policy import HostPolicy
 from inference_runtime.telemetry.logs import LogSettings
 from inference_runtime.telemetry.options import MetricsOptions
@@ -36,6 +37,7 @@ class LoadSettings:
     auto_complete: bool = True
     backend_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all
     host_policies: Mapping[str, HostPolicy] = field(default_factory=dict)
+    min_compute_capability: float = MIN_COMPUTE_CAPABILITY  # of the GPUs that models are placed on
 
 
 @dataclass(frozen=True, slots=True)

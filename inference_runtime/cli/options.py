@@ -127,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
     _here("pinned-memory-pool-byte-size", Kind.NUMBER, "268435456", "only shown in /metrics"),
     _ignored("cuda-memory-pool-byte-size", Kind.LIST),
     _ignored("cuda-virtual-address-size", Kind.LIST),
-    _ignored("min-supported-compute-capability", Kind.TEXT, "7.5"),
+    _here("min-supported-compute-capability", Kind.TEXT, "7.5", "GPUs below it are not used"),
     _ignored("buffer-manager-thread-count", Kind.NUMBER, "0"),
     _here("host-policy", Kind.LIST, "", "<policy>,cpu-cores=<cores> or <policy>,numa-node=<node>"),
     _ignored("backend-directory", Kind.TEXT),

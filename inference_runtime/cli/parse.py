@@ -1,5 +1,6 @@
 """Arguments → RuntimeSettings."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ DEPRECATED_STRICT = (
     "'--disable-auto-complete-config' instead."
 )
 MAX_FRONT_ENDS = 64
+_CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
 OVERRIDDEN_STRICT = (
     "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of "
     "'--disable-auto-complete-config'!"
@@ -167,7 +169,17 @@ def _loading(given: Arguments, warnings: list[str]) -> LoadSettings:
         auto_complete=not disabled,
         backend_options=_backend_options(given),
         host_policies=host_policies(given),
+        min_compute_capability=_capability(given),
     )
+
+
+def _capability(given: Arguments) -> float:
+    text = given.text("min-supported-compute-capability")
+    if not _CAPABILITY.fullmatch(text):
+        raise UsageError(
+            f'Bad option: "--min-supported-compute-capability". Use a number as 7.5, not "{text}".'
+        )
+    return float(text)
 
 
 def _backend_options(given: Arguments) -> dict[str, dict[str, str]]:

@@ -38,7 +38,12 @@ def resized_config(
     supported = factory.gpu_support()
     gpus = settings.usable_gpus if supported else ()
     fill_instance_groups(proto, gpus)
-    check_instance_groups(proto, gpus, gpu_support=supported)
+    check_instance_groups(
+        proto,
+        gpus,
+        gpu_support=supported,
+        min_compute_capability=settings.min_compute_capability,
+    )
     # The initial states that were read with the files, which are the same.
     return replace(read(proto), sequence_batching=config.sequence_batching)
 

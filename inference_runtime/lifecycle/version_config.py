@@ -32,6 +32,7 @@ from inference_runtime.spec.config_defaults import (
     fill_scheduling,
 )
 from inference_runtime.spec.config_rules import (
+    MIN_COMPUTE_CAPABILITY,
     check_dynamic_batching,
     check_instance_groups,
     check_library,
@@ -58,6 +59,7 @@ class BackendSettings:
     by_backend: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "": all of them
     usable_gpus: tuple[int, ...] = ()
     host_policies: Mapping[str, HostPolicy] = field(default_factory=dict)
+    min_compute_capability: float = MIN_COMPUTE_CAPABILITY  # of `usable_gpus`
 
     def host_policy(self, spec: InstanceSpec) -> HostPolicy | None:
         return self.host_policies.get(policy_name(spec.host_policy, spec.kind, spec.gpu))
@@ -137,7 +139,12 @@ def _settle(
     check_model_metrics(proto)
     check_sequence_batching(proto)
     check_ragged(proto)
-    check_instance_groups(proto, gpus, gpu_support=supported)
+    check_instance_groups(
+        proto,
+        gpus,
+        gpu_support=supported,
+        min_compute_capability=settings.min_compute_capability,
+    )
     if description is not None:
         check_agreement(proto, description)
 

@@ -12,6 +12,7 @@ from inference_runtime.spec.ensemble_rules import check_ensemble
 logger = logging.getLogger(__name__)
 
 TENSORRT = "tensorrt_plan"
+MIN_COMPUTE_CAPABILITY = 7.5  # what GPUs must have, unless the command line says otherwise
 CUSTOMIZABLE_FAMILY = "nv_inference_first_response_histogram_ms"
 
 
@@ -235,33 +236,45 @@ def check_response_cache(proto: Any) -> None:
 
 
 def check_instance_groups(
-    proto: Any, usable_gpus: Sequence[int], *, gpu_support: bool = True
+    proto: Any,
+    usable_gpus: Sequence[int],
+    *,
+    gpu_support: bool = True,
+    min_compute_capability: float = MIN_COMPUTE_CAPABILITY,
 ) -> None:
     """Run after `fill_instance_groups`; `gpu_support`: the backend as installed could use a GPU at all."""
     for group in proto.instance_group:
-        problem = _group_problem(proto, group, usable_gpus, gpu_support)
+        problem = (
+            _gpu_problem(group, usable_gpus, gpu_support, min_compute_capability)
+            if group.kind == pb.ModelInstanceGroup.KIND_GPU
+            else _kind_problem(group)
+        ) or _profile_problem(proto, group)
         if problem:
             raise InvalidArgument(f"instance group {group.name} of model {proto.name} {problem}")
 
 
-def _group_problem(proto: Any, group: Any, usable_gpus: Sequence[int], gpu_support: bool) -> str:
+def _kind_problem(group: Any) -> str:
     kinds = pb.ModelInstanceGroup
     if group.kind in (kinds.KIND_MODEL, kinds.KIND_CPU) and group.gpus:
-        kind = kinds.Kind.Name(group.kind)
-        return f"has kind {kind} but specifies one or more GPUs"
-    if group.kind == kinds.KIND_GPU:
-        if not gpu_support:
-            return "has kind KIND_GPU but server does not support GPUs"
-        if not usable_gpus:
-            return "has kind KIND_GPU but no GPUs are available"
-        for gpu in group.gpus:
-            if gpu not in usable_gpus:
-                usable = ", ".join(map(str, usable_gpus))
-                return (
-                    f"specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum "
-                    f"required CUDA compute compatibility are: {usable}"
-                )
-    return _profile_problem(proto, group)
+        return f"has kind {kinds.Kind.Name(group.kind)} but specifies one or more GPUs"
+    return ""
+
+
+def _gpu_problem(
+    group: Any, usable_gpus: Sequence[int], gpu_support: bool, min_compute_capability: float
+) -> str:
+    if not gpu_support:
+        return "has kind KIND_GPU but server does not support GPUs"
+    if not usable_gpus:
+        return "has kind KIND_GPU but no GPUs are available"
+    for gpu in group.gpus:
+        if gpu not in usable_gpus:
+            usable = ", ".join(map(str, usable_gpus))
+            return (
+                f"specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum required "
+                f"CUDA compute compatibility of {min_compute_capability:g} are: {usable}"
+            )
+    return ""
 
 
 def _profile_problem(proto: Any, group: Any) -> str:

@@ -7,7 +7,7 @@ that hangs makes samples old, never the event loop slow.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class GpuSample:
     power_limit_watts: float | None
     temperature_celsius: float | None
     energy_joules: float | None  # since this process began to look
+    compute_capability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,14 @@ class GpuReading:
     gpus: tuple[GpuSample, ...]
     note: str  # why there are none, or why they are old; "" when all is well
     at_ns: int = 0
+
+    def usable(self, min_compute_capability: float) -> tuple[int, ...]:
+        """Indexes of those that models may be placed on. One that does not say what it can do may be used."""
+        return tuple(
+            gpu.index
+            for gpu in self.gpus
+            if gpu.compute_capability is None or gpu.compute_capability >= min_compute_capability
+        )
 
 
 def load_pynvml() -> Any:
@@ -134,6 +143,9 @@ class GpuMonitor:
                 lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
             ),
             energy_joules=self._energy_since_start(uuid, energy),
+            compute_capability=_capability(
+                ask(lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle))
+            ),
         )
 
     def _energy_since_start(self, uuid: str, energy: float | None) -> float | None:
@@ -145,6 +157,11 @@ class GpuMonitor:
 def _scaled(value: float | None) -> float | None:
     """NVML counts in thousandths: milliwatts, millijoules."""
     return None if value is None else value / 1000
+
+
+def _capability(found: Sequence[int] | None) -> float | None:
+    """(8, 6) is 8.6, as the command line says it."""
+    return None if found is None else float(f"{found[0]}.{found[1]}")
 
 
 def _text(value: str | bytes) -> str:

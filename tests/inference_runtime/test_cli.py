@@ -57,6 +57,15 @@ def test_backend_options_are_by_backend_or_for_all():
     }
 
 
+def test_the_least_compute_capability_is_a_number():
+    option = "--min-supported-compute-capability"
+    assert settings().loading.min_compute_capability == 7.5
+    assert settings(f"{option}=8").loading.min_compute_capability == 8
+    for text in ("", "new", "-1", "nan", "1e9", "7.5.1"):
+        with pytest.raises(UsageError, match="min-supported-compute-capability"):
+            settings(f"{option}={text}")
+
+
 def test_metrics_config_switches_families():
     options = settings(
         "--metrics-config=summary_latencies=true",

@@ -164,7 +164,13 @@ def test_dynamic_batching_rules(batching, message):
         ),
         ("kind: KIND_GPU", (), True, "has kind KIND_GPU but no GPUs are available"),
         ("kind: KIND_GPU", (), False, "has kind KIND_GPU but server does not support GPUs"),
-        ("kind: KIND_GPU gpus: [3]", (0,), True, "specifies invalid or unsupported gpu id 3."),
+        (
+            "kind: KIND_GPU gpus: [3]",
+            (0,),
+            True,
+            "specifies invalid or unsupported gpu id 3. GPUs with at least the minimum required CUDA "
+            "compute compatibility of 7.5 are: 0",
+        ),
         (
             'kind: KIND_CPU profile: ["0"]',
             (),

@@ -37,6 +37,21 @@ def test_reads_every_device():
     assert second.power_watts is None
 
 
+@pytest.mark.parametrize(
+    ("minimum", "usable"), [(7.0, (0, 1)), (7.5, (0,)), (8.6, (0,)), (9.0, ())]
+)
+def test_a_gpu_below_the_least_compute_capability_is_not_used(minimum, usable):
+    assert GpuMonitor(load_nvml=PretendNvml).read().usable(minimum) == usable
+
+
+def test_a_gpu_that_does_not_say_what_it_can_do_may_be_used():
+    class Silent(PretendNvml):
+        def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> list[int]:
+            raise self.NVMLError("Not Supported")
+
+    assert GpuMonitor(load_nvml=Silent).read().usable(7.5) == (0, 1)
+
+
 def test_energy_counts_from_the_first_reading():
     nvml = PretendNvml()
     monitor = GpuMonitor(load_nvml=lambda: nvml)

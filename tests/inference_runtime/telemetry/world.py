@@ -107,5 +107,10 @@ class PretendNvml:
     def nvmlDeviceGetTemperature(self, handle: int, _: int) -> int:
         return 51
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> list[int]:
+        if handle == 1:
+            return [7, 0]
+        return [8, 6]
+
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> float:
         return self.energy
