@@ -1,9 +1,6 @@
 """A connection of HTTP/1.1 with the routes of the protocol behind it, fed with any bytes."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from inference_runtime.frontends.http1_application import HttpShared
 from inference_runtime.frontends.http1_connection import Http1Connection
@@ -17,29 +14,13 @@ from inference_runtime.frontends.http_routes import Entry, RouteTable, segments
 from inference_runtime.frontends.http_server import handler_entries
 from inference_runtime.frontends.http_settings import SettingsHandlers
 from inference_runtime.frontends.memory_budget import MemoryBudget
+from tests.fuzz import quiet_loop
 from tests.inference_runtime.frontends.fake_core import FakeCore
 from tests.inference_runtime.frontends.serving import http_infer
 from tests.inference_runtime.frontends.test_http1_connection import Joins, Transport
 
 _LIMIT = 4096  # of a body
 _QUIET_TURNS = 6
-
-
-class _Inline(ThreadPoolExecutor):
-    """Work of threads, done at once: what comes out can be compared."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  it belongs to whoever waits
-            future.set_exception(error)
-        return future
-
-
-class _Loopback(Transport):
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else default
 
 
 class _World:
@@ -67,7 +48,7 @@ class _World:
         """To the text as it comes in pieces of `size`."""
         joins = Joins()
         connection = Http1Connection(self.shared, joins)
-        transport = _Loopback()
+        transport = Transport()
         connection.connection_made(transport)
         for start in range(0, len(text), size):
             connection.data_received(text[start : start + size])
@@ -94,7 +75,6 @@ def http1(data: bytes) -> None:
     size, text = 1 + (data[0] if data else 0), data[1:]
 
     async def run() -> None:
-        asyncio.get_running_loop().set_default_executor(_Inline(1))
         known = _World()
         whole = await known.answers(text, max(len(text), 1))
         fresh = await _World().answers(text, size)
@@ -103,12 +83,7 @@ def http1(data: bytes) -> None:
         # What the first one has loaded or changed may be told to the second, so they say as much at least.
         assert bool(again) == bool(whole)
 
-    # Not asyncio.run, which starts a thread to wait for an executor that has none.
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(run())
-    finally:
-        loop.close()
+    quiet_loop.run(run)
 
 
 def _request(method: str, path: str, body: bytes, *lines: str) -> bytes:

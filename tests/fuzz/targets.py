@@ -1,6 +1,5 @@
 """What is fuzzed: name → a call that takes any bytes and raises nothing but the faults that clients are told."""
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from inference_runtime.spec.config_text import config_from_json, config_from_tex
 from inference_runtime.spec.model_config import read
 from inference_runtime.spec.tensors import BytesFramingError, count_bytes, split_bytes
 from tests.fuzz.http1 import SEEDS as HTTP1_SEEDS, http1
-from tests.hostile.wire.raw_h2 import INFER, PREFACE, frame, message
-from tests.hostile.wire.test_h2_noise import BLOCKS, Wire
+from tests.fuzz.http2 import SEEDS as HTTP2_SEEDS, http2
+from tests.hostile.wire.test_h2_noise import BLOCKS
 
 LIMIT = 1 << 20
 _INPUTS = {
@@ -93,20 +92,6 @@ def header_block(data: bytes) -> None:
         return
     if fields is not None:
         assert [tuple(field) for field in fields] == [(bytes(n), bytes(v)) for n, v in expected]
-
-
-def http2(data: bytes) -> None:
-    """Any bytes behind a good preface, in pieces; nothing may stay behind."""
-
-    async def run() -> None:
-        wire = Wire()
-        size = 1 + (data[0] if data else 0)
-        text = PREFACE + frame(4, 0, 0) + data[1:]
-        for start in range(0, len(text), size):
-            wire.connection.data_received(text[start : start + size])
-        wire.leave()
-
-    asyncio.run(run())
 
 
 def config_text(data: bytes) -> None:
@@ -191,14 +176,7 @@ TARGETS: dict[str, Target] = {
     "grpc_infer": Target(grpc_infer, (_PROTO, _VAST)),
     "header_block": Target(header_block, tuple(BLOCKS)),
     "http1": Target(http1, HTTP1_SEEDS),
-    "http2": Target(
-        http2,
-        (
-            b"\x10" + frame(1, 4, 1, hpack.Encoder().encode([(":path", INFER)])),
-            b"\xff" + frame(1, 4, 1, BLOCKS[0]) + frame(0, 1, 1, message()),
-            b"\x05" + frame(1, 0, 1, BLOCKS[1][:9]) + frame(9, 4, 1, BLOCKS[1][9:]),
-        ),
-    ),
+    "http2": Target(http2, HTTP2_SEEDS),
     "config_text": Target(
         config_text, (_CONFIG, b'input { name: "x" data_type: ' + b"6" * 60 + b" }")
     ),
