@@ -1,6 +1,7 @@
 """Calls with one message each way: reading the message, and the methods that are not inference."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -27,6 +28,7 @@ from inference_runtime.protocol.error_codec import (
 
 Handler = Callable[[Any], Message | Awaitable[Message]]
 
+_log = logging.getLogger(__name__)
 _tasks: Final[set[asyncio.Task[None]]] = set()  # the loop itself keeps only weak references
 
 
@@ -139,8 +141,8 @@ class AdminMethod(UnaryMethod):
         except DecodeError:
             name = self.request.DESCRIPTOR.name
             self.fail(stream, GRPC_INVALID_ARGUMENT, f"failed to parse the {name} message")
-        except RuntimeFault as fault:
-            self.fail(stream, error_codec.grpc_status(fault), fault.text)
+        except Exception as error:  # noqa: BLE001 - the connection has other calls, too
+            self._refuse(stream, error)
         else:
             if isinstance(answer, Message):
                 self._answer(stream, answer)
@@ -156,10 +158,17 @@ class AdminMethod(UnaryMethod):
         # A load goes on when its client has left: the next one wants to find it done.
         try:
             answer = await pending
-        except RuntimeFault as fault:
-            self.fail(stream, error_codec.grpc_status(fault), fault.text)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
+            self._refuse(stream, error)
         else:
             self._answer(stream, answer)
+
+    def _refuse(self, stream: H2Stream, error: Exception) -> None:
+        if isinstance(error, RuntimeFault):
+            self.fail(stream, error_codec.grpc_status(error), error.text)
+            return
+        _log.error("a call could not be answered", exc_info=error)
+        self.fail(stream, GRPC_INTERNAL, f"{type(error).__name__}: {error}")
 
     def _answer(self, stream: H2Stream, answer: Message) -> None:
         if not stream.closed:

@@ -2,18 +2,21 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
-from inference_runtime.errors import RuntimeFault
+from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.frontends.http1_application import Route
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
 from inference_runtime.frontends.restrictions import Restrictions, http_category
+
+_log = logging.getLogger(__name__)
 
 _RESTRICTED: Final = "This API is restricted, expecting header '%s'"
 Arguments = Mapping[str, str]
@@ -125,8 +128,8 @@ class HandlerRoute:
             reply = self._handler(
                 HttpCall(head, self._arguments, buffer[start:stop], connection.transport)
             )
-        except RuntimeFault as fault:
-            connection.reply(fault_reply(fault))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
+            connection.reply(_refusal(error))
             return
         if inspect.isawaitable(reply):
             task = asyncio.ensure_future(_later(connection, reply))
@@ -149,6 +152,13 @@ class HandlerRoute:
 async def _later(connection: Http1Connection, pending: Awaitable[HttpReply]) -> None:
     try:
         reply = await pending
-    except RuntimeFault as fault:
-        reply = fault_reply(fault)
+    except Exception as error:  # noqa: BLE001 - as above
+        reply = _refusal(error)
     connection.reply(reply)
+
+
+def _refusal(error: Exception) -> HttpReply:
+    if isinstance(error, RuntimeFault):
+        return fault_reply(error)
+    _log.error("a request could not be answered", exc_info=error)
+    return fault_reply(Internal(f"{type(error).__name__}: {error}"))

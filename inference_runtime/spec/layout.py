@@ -41,12 +41,17 @@ def resolve_inside(root: Path, name: str, *, follow_links: bool = False) -> Path
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can be that of one directory entry: no separator, not `.` or `..`."""
+    """Whether a name can be that of one directory entry: no separator, not `.` or `..`; and text, as names
+    of files need not be, but everything is that tells of them."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
     return (
         bool(name.strip())
         and not any(character in name for character in "/\\\0")
         and name.strip() not in (".", "..")
-        and len(name.encode("utf-8", "surrogateescape")) <= _MAX_COMPONENT_BYTES
+        and size <= _MAX_COMPONENT_BYTES
     )
 
 

@@ -142,6 +142,24 @@ def test_tells_about_server_and_models(client, served):
     assert not client.is_server_ready()
 
 
+def broken(*_):
+    raise LookupError("a bug of ours")
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("repository_index", lambda client: client.get_model_repository_index()),
+        ("server_metadata", lambda client: client.get_server_metadata()),
+    ],
+)
+def test_a_call_that_breaks_is_answered_all_the_same(client, served, monkeypatch, name, ask):
+    monkeypatch.setattr(served.core, name, broken)
+    with pytest.raises(InferenceServerException, match=r"INTERNAL.*LookupError: a bug of ours"):
+        ask(client)
+    assert client.is_server_live()
+
+
 def test_loads_and_unloads(client, served):
     client.load_model("m", config="{}", files={"file:1/model.onnx": b"\x01"})
     client.unload_model("m", unload_dependents=True)

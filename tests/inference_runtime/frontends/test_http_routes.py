@@ -437,3 +437,19 @@ def test_a_decompression_bomb_stops_at_the_limit(small):
     assert (
         said == f"Decompressed data size exceeds the maximum allowed value of 2000 bytes. {RAISE}"
     )
+
+
+def broken(*_):
+    raise LookupError("a bug of ours")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "call"),
+    [("POST", "/v2/repository/index", "repository_index"), ("GET", "/v2", "server_metadata")],
+)
+def test_a_call_that_breaks_is_answered_all_the_same(
+    plain, served, monkeypatch, method, path, call
+):
+    monkeypatch.setattr(served.core, call, broken)
+    assert plain.error(method, path) == (500, "LookupError: a bug of ours")
+    assert plain.ask("GET", "/v2/health/live")[0] == 200

@@ -19,6 +19,16 @@ def test_models_are_directories_that_do_not_hide(tmp_path):
     assert ModelRepository([DirectoryStore(tmp_path)]).names() == {"a": False, "b": False}
 
 
+def test_a_directory_whose_name_is_no_text_is_no_model(tmp_path):
+    write_model(tmp_path, "a", add_sub())
+    (tmp_path / "b\udcff").mkdir()  # the byte 0xff, as Python says it
+    repository = ModelRepository([DirectoryStore(tmp_path)])
+    assert repository.names() == {"a": False}
+    assert list(repository.look().models) == ["a"]
+    with pytest.raises(InvalidArgument, match="can not be the name of a model directory"):
+        repository.poll("b\udcff")
+
+
 def test_a_name_in_two_repositories_is_a_duplicate_and_can_not_be_polled(tmp_path):
     for root in ("one", "two"):
         write_model(tmp_path / root, "m", add_sub())
