@@ -182,7 +182,11 @@ class _Miss:
 
     def __call__(self, request: InferRequest, answer: Answer) -> None:
         request.done = self._done
-        self._scheduler.answered(self._key, answer, self._lookup_ns)
+        try:
+            self._scheduler.answered(self._key, answer, self._lookup_ns)
+        except Exception:
+            # Of memory there may be too little for a copy: the answer itself is there.
+            logger.exception("an answer could not be kept")
         self._done(request, answer)
 
 
@@ -202,8 +206,10 @@ class _InOrder:
     def __call__(self, request: InferRequest, answer: Answer) -> None:
         request.done = self._done
         if isinstance(answer, RuntimeFault):
-            self._done(request, answer)
-            self._release(_nothing)
+            try:
+                self._done(request, answer)
+            finally:
+                self._release(_nothing)
         else:
             self._release(partial(self._done, request, answer))
 

@@ -222,6 +222,39 @@ async def test_a_fault_does_not_hold_up_the_order(serve):
     assert isinstance(await served.ask(value=1.0), InferResponse)
 
 
+async def test_a_fault_for_a_closed_connection_does_not_hold_up_the_order(serve):
+    served = serve(
+        ResponseCache(MIB),
+        place="thread",
+        batching="dynamic_batching { preserve_ordering: true }",
+        backend=GatedBackend(open_=False),
+    )
+
+    def closed(request: Any, answer: Any) -> None:
+        raise ConnectionError("closed")
+
+    first = served.clients.request(value=1)
+    first.done = closed
+    served.scheduler.submit(first)
+    second = served.submit(value=2)
+    served.scheduler.cancel(first)
+    served.backend.gate.set()
+    await eventually(lambda: second in served.outcomes.answers)
+    assert isinstance(served.outcomes.answers[second], InferResponse)
+
+
+async def test_an_answer_that_can_not_be_kept_is_still_an_answer(serve, monkeypatch, caplog):
+    served = serve(ResponseCache(MIB))
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(served.cache, "insert", no_memory)
+    assert isinstance(await served.ask(value=1), InferResponse)
+    assert isinstance(await served.ask(value=1), InferResponse)
+    assert "an answer could not be kept" in caplog.text
+
+
 async def test_without_a_cache_the_scheduler_is_the_plain_one_and_says_so(serve, caplog):
     served = serve(None)
     assert type(served.scheduler).__name__ == "Dispatcher"
