@@ -1,6 +1,8 @@
 """What goes through a link: frames with one head for all kinds, and JSON where nothing is in a hurry.
 
-size: 4 │ kind: 1 │ flags: 1 │ number: 4 │ ticket: 4 │ stamp: 8 │ body
+size: 4 │ kind: 1 │ flags: 1 │ number: 4 │ ticket: 4 │ count: 8 │ body
+
+Requests with the same head that come one after the other in one turn are one frame, and so are answers.
 """
 
 import struct
@@ -18,16 +20,19 @@ unpack_head: Final = HEAD.unpack_from
 VIEW_FROM: Final = 16384
 
 # To the executor. `ticket`: what the front end calls the request, or call.
-INFER: Final = (
-    1  # number: of the head; stamp: when it was received; body: the tensors, sized as its first
-)
+# INFER: number: of the head; ticket: of the first, those of the others follow on it; count: of requests;
+# body: when each was received, 8 bytes each, then the tensors of each, sized as the head says
+INFER: Final = 1
 INFER_MORE: Final = 2  # body: JSON of what else there is, then the tensors
 REQUEST_HEAD: Final = 3  # number; body: JSON
 FORGET: Final = 4  # all heads
 CANCEL: Final = 5
 CALL: Final = 6  # body: JSON of which, then what it is given
 # From it.
-ANSWER: Final = 20  # number: of the head; body: the tensors
+ANSWERS: Final = (
+    19  # number: of the head; count; body: the tickets, 4 bytes each, then the tensors of each
+)
+ANSWER: Final = 20  # one, number: of the head; body: JSON of the sizes, then the tensors
 FAULT: Final = 21  # body: JSON
 RESPONSE_HEAD: Final = 22  # number; body: JSON
 FORGET_RESPONSES: Final = 23
@@ -36,7 +41,6 @@ LOG_SETTINGS: Final = 25  # body: JSON
 
 # Flags of answers and faults.
 PARTIAL: Final = 1  # others follow
-SIZED: Final = 2  # the sizes of the tensors stand before them
 REFUSED: Final = 4  # before any scheduler took the request
 FAILED: Final = 8  # of a reply: its JSON is a fault
 

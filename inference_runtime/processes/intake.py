@@ -5,7 +5,7 @@ A front end that dies takes its requests with it: they are cancelled, and nobody
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -14,6 +14,7 @@ from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.processes import frames, messages
 from inference_runtime.processes.frames import HEAD_SIZE, pack_head
+from inference_runtime.processes.groups import AnswerGroup, Layout, NamedHead, read_requests
 from inference_runtime.processes.link import Link
 from inference_runtime.processes.ring import BrokenRing, Bytes
 from inference_runtime.protocol.memo import Memo
@@ -54,18 +55,12 @@ class Origin:
 class _Known:
     """A head that the front end has named."""
 
-    __slots__ = ("cuts", "head", "origin", "sizes", "total")
+    __slots__ = ("head", "layout", "origin")
 
-    def __init__(self, head: RequestHead, sizes: tuple[int, ...], protocol: str) -> None:
+    def __init__(self, head: RequestHead, layout: Layout, protocol: str) -> None:
         self.head = head
-        self.sizes = sizes
-        self.total = sum(sizes)
+        self.layout = layout
         self.origin = Origin(protocol)
-        self.cuts: list[tuple[int, int]] = []
-        at = HEAD_SIZE
-        for size in sizes:
-            self.cuts.append((at, at + size))
-            at += size
 
 
 class _Asked(InferRequest):
@@ -73,16 +68,6 @@ class _Asked(InferRequest):
 
     __slots__ = ("ticket",)
     ticket: int
-
-
-class _AnswerHead:
-    """A head that the front end knows. `size`: of its frames; -1 where strings vary."""
-
-    __slots__ = ("number", "size")
-
-    def __init__(self, number: int, size: int) -> None:
-        self.number = number
-        self.size = size
 
 
 class HeadMemory:
@@ -119,7 +104,9 @@ class Intake:
         self._heads: dict[int, _Known] = {}
         self._requests: dict[int, _Asked] = {}
         self._taking: _Asked | None = None  # while the core is asked for it
-        self._answer_heads: dict[tuple[ResponseHead, str], _AnswerHead] = {}
+        self._answers = AnswerGroup(link, self._answer_sized)
+        self._answer_heads: dict[tuple[ResponseHead, str], NamedHead] = {}
+        self._latest: tuple[ResponseHead | None, str, NamedHead | None] = (None, "", None)
         self._calls: set[asyncio.Task[None]] = set()
         self._closed = False
         self._kinds: dict[int, Callable[[Bytes, int, int, int, int], None]] = {
@@ -137,34 +124,39 @@ class Intake:
     def received(self, message: Bytes) -> None:
         """All frames of a message. Raises BrokenRing."""
         at, end = 0, len(message)
-        unpack, heads, infer = frames.unpack_head, self._heads, frames.INFER
-        core, requests, done = self._core, self._requests, self._done
+        unpack, infer = frames.unpack_head, frames.INFER
         while at < end:
             if end - at < HEAD_SIZE:
                 raise BrokenRing("a message that ends in the head of a frame")
-            size, kind, _, number, ticket, stamp = unpack(message, at)
-            stop = at + size
+            size, kind, _, number, ticket, count = unpack(message, at)
+            start, stop = at + HEAD_SIZE, at + size
             if size < HEAD_SIZE or stop > end:
                 raise BrokenRing(f"a frame of {size} bytes")
             if kind == infer:
-                known = heads.get(number)
-                if known is None or size != HEAD_SIZE + known.total:
-                    raise BrokenRing(f"a request of {size} bytes with head {number}")
-                if size < frames.VIEW_FROM:
-                    data = [message[at + first : at + last] for first, last in known.cuts]
-                else:
-                    data = frames.cut(message, at + HEAD_SIZE, stop, known.sizes)
-                request = _Asked(known.head, data, done, known.origin, stamp)
-                request.ticket = ticket
-                requests[ticket] = self._taking = request
-                core.infer(request)
+                known = self._heads.get(number)
+                if known is None:
+                    raise BrokenRing(f"requests with head {number}")
+                read = read_requests(known.layout, message, start, stop, count)
+                self._infer(known, ticket, *read)
             else:
                 handler = self._kinds.get(kind)
                 if handler is None:
                     raise BrokenRing(f"a frame of kind {kind}")
-                handler(message, at + HEAD_SIZE, stop, number, ticket)
+                handler(message, start, stop, number, ticket)
             at = stop
         self._taking = None
+
+    def _infer(
+        self, known: _Known, ticket: int, stamps: Sequence[int], rows: Sequence[Sequence[Bytes]]
+    ) -> None:
+        head, origin, done = known.head, known.origin, self._done
+        requests, infer = self._requests, self._core.infer
+        for stamp, data in zip(stamps, rows, strict=True):
+            request = _Asked(head, data, done, origin, stamp)
+            request.ticket = ticket
+            requests[ticket] = self._taking = request
+            infer(request)
+            ticket += 1
 
     def send_log_settings(self, values: dict[str, Any]) -> None:
         self._send(frames.LOG_SETTINGS, 0, 0, 0, (orjson.dumps(values),))
@@ -177,6 +169,7 @@ class Intake:
         for request in requests:
             self._core.cancel(request)
         self._answer_heads.clear()
+        self._latest = (None, "", None)
         self._heads.clear()
 
     def _head(self, message: Bytes, start: int, stop: int, number: int, _: int) -> None:
@@ -184,7 +177,7 @@ class Intake:
             raise BrokenRing(f"head {number}")
         (sizes, protocol), after = frames.read_text(message, start, stop)
         head = self._memory.head(bytes(message[after:stop]))
-        self._heads[number] = _Known(head, tuple(sizes), protocol)
+        self._heads[number] = _Known(head, Layout(sizes), protocol)
 
     def _forget(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
         self._heads.clear()
@@ -241,7 +234,10 @@ class Intake:
         if self._requests.pop(request.ticket, None) is None:
             return  # the front end is gone
         if isinstance(answer, InferResponse):
-            self._answer(request, answer, 0)
+            head, arm, named = self._latest
+            if named is None or answer.head is not head or request.arm != arm:
+                named = self._named(request, answer)
+            self._answers.add(named, request.ticket, answer.data)
         else:
             self._fault(request, answer, frames.REFUSED if request is self._taking else 0)
 
@@ -253,41 +249,41 @@ class Intake:
             self._stuck()
             return
         if isinstance(answer, InferResponse):
-            self._answer(request, answer, frames.PARTIAL)
+            named = self._named(request, answer)
+            self._answer_sized(named, request.ticket, answer.data, frames.PARTIAL)
         else:
             self._fault(request, answer, frames.PARTIAL)
 
-    def _answer(self, request: _Asked, answer: InferResponse, flags: int) -> None:
-        data = answer.data
-        size = HEAD_SIZE + (len(data[0]) if len(data) == 1 else sum(map(len, data)))
-        known = self._answer_heads.get((answer.head, request.arm))
-        if known is None:
-            known = self._name(request, answer, size)
-        if known.size != size:
-            sizes, _ = frames.with_text([len(part) for part in data])
-            size += len(sizes)
-            data = [sizes, *data]
-            flags |= frames.SIZED
-        head = pack_head(size, frames.ANSWER, flags, known.number, request.ticket, 0)
-        self._link.send(head, data, size)
+    def _answer_sized(
+        self, named: NamedHead, ticket: int, data: Sequence[Bytes], flags: int = 0
+    ) -> None:
+        sizes, _ = frames.with_text([len(part) for part in data])
+        body = (sizes, *data)
+        self._send(frames.ANSWER, flags, named.number, ticket, body)
 
-    def _name(self, request: InferRequest, answer: InferResponse, size: int) -> _AnswerHead:
-        if len(self._answer_heads) >= _ANSWER_HEADS:
-            self._answer_heads.clear()
-            self._send(frames.FORGET_RESPONSES, 0, 0, 0, ())
+    def _named(self, request: InferRequest, answer: InferResponse) -> NamedHead:
+        """The answer's head, of which the front end knows when it is first used."""
+        key = (answer.head, request.arm)
+        named = self._answer_heads.get(key)
+        if named is None:
+            if len(self._answer_heads) >= _ANSWER_HEADS:
+                self._answer_heads.clear()
+                self._send(frames.FORGET_RESPONSES, 0, 0, 0, ())
+            named = self._answer_heads[key] = self._name(request, answer)
+        self._latest = (*key, named)
+        return named
+
+    def _name(self, request: InferRequest, answer: InferResponse) -> NamedHead:
         number = len(self._answer_heads)
-        head = answer.head
-        varies = any(output.datatype == "BYTES" for output in head.outputs)
+        sizes = [len(part) for part in answer.data]
         value = {
-            "head": messages.response_head_value(head),
-            "sizes": [len(part) for part in answer.data],
+            "head": messages.response_head_value(answer.head),
+            "sizes": sizes,
             "arm": request.arm,
             "version": _version_value(request.version),
         }
         self._send(frames.RESPONSE_HEAD, 0, number, 0, (orjson.dumps(value),))
-        known = _AnswerHead(number, -1 if varies else size)
-        self._answer_heads[(head, request.arm)] = known
-        return known
+        return NamedHead(number, Layout(sizes))
 
     def _fault(self, request: _Asked, fault: RuntimeFault, flags: int) -> None:
         value = {

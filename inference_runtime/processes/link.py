@@ -76,6 +76,7 @@ class Link:
         self._received = received
         self._broken = broken
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._held: Callable[[], None] | None = None
         self._frames: list[Bytes] = []  # of this turn
         self._waiting: deque[Message] = deque()  # for the end of the turn, or for room
         self._flushing = False
@@ -96,6 +97,7 @@ class Link:
             return
         self._loop.remove_reader(self._own_wake)
         self._loop = None
+        self._held = None
         self._frames.clear()
         self._waiting.clear()
         self._fds.close()
@@ -108,6 +110,8 @@ class Link:
 
     def send(self, head: bytes, data: Sequence[Bytes], size: int) -> None:
         """One frame of `size` bytes, at the end of this turn of the loop."""
+        if self._held is not None:
+            self._release()
         if size >= _ALONE:
             self._gather()
             self._keep(Message([head, *data]))
@@ -116,12 +120,29 @@ class Link:
             frames.append(head)
             frames += data
         if not self._flushing:
-            if self._loop is None:
-                self._frames.clear()
-                self._waiting.clear()
-                return
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+            self._flush_soon()
+
+    def hold(self, sending: Callable[[], None]) -> None:
+        """`sending` is called before the next frame, or at the end of this turn: it sends what may grow till then."""
+        if self._held is not None:
+            self._release()
+        if not self._flushing:
+            self._flush_soon()
+        if self._loop is not None:
+            self._held = sending
+
+    def _release(self) -> None:
+        sending, self._held = self._held, None
+        if sending is not None:
+            sending()
+
+    def _flush_soon(self) -> None:
+        if self._loop is None:
+            self._frames.clear()
+            self._waiting.clear()
+            return
+        self._flushing = True
+        self._loop.call_soon(self._flush)
 
     def _gather(self) -> None:
         if self._frames:
@@ -133,11 +154,24 @@ class Link:
         self._kept += message.size
 
     def _flush(self) -> None:
+        if self._held is not None:
+            self._release()
         self._flushing = False
         if self._loop is None:
             return
-        self._gather()
-        if not self._full:
+        if self._waiting:
+            self._gather()
+            if not self._full:
+                self._write()
+            return
+        frames, self._frames = self._frames, []
+        if not frames:
+            return
+        data = b"".join(frames)
+        if self._writer.put(data):
+            os.eventfd_write(self._other_wake, 1)
+        else:
+            self._keep(Message([data]))
             self._write()
 
     def _write(self) -> None:

@@ -1,8 +1,7 @@
 """The core as a front-end process sees it: requests go to the executor, answers come from there."""
 
-import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from inference_runtime.errors import InvalidArgument, Unavailable
 from inference_runtime.processes import frames, messages
 from inference_runtime.processes.catalogue import Catalogue
 from inference_runtime.processes.frames import HEAD_SIZE, pack_head
+from inference_runtime.processes.groups import Layout, NamedHead, RequestGroup, read_answers
 from inference_runtime.processes.intake import HEADS
 from inference_runtime.processes.link import Link
 from inference_runtime.processes.ring import BrokenRing, Bytes
@@ -30,7 +30,6 @@ from inference_runtime.telemetry.logs import RuntimeLog
 
 _log = logging.getLogger(__name__)
 
-_TICKETS: Final = 1 << 32
 # What the executor has not taken yet; more is refused, so that a stop of its does not fill the memory.
 UNSENT_LIMIT: Final = 2 << 30
 _VERSIONS: Final = 256
@@ -55,33 +54,16 @@ class VersionFacts:
 _DECOUPLED: Final = VersionFacts("", config=VersionConfig(batching=False, decoupled=True))
 
 
-class _Sent:
-    """A head that the executor knows, and the sizes of tensors that go without a word."""
-
-    __slots__ = ("number", "size", "sizes")
-
-    def __init__(self, number: int, sizes: tuple[int, ...]) -> None:
-        self.number = number
-        self.sizes = sizes
-        self.size = HEAD_SIZE + sum(sizes)
-
-
 class _AnswerHead:
-    __slots__ = ("arm", "cuts", "head", "size", "sizes", "version")
+    __slots__ = ("arm", "head", "layout", "version")
 
     def __init__(
-        self, head: ResponseHead, sizes: tuple[int, ...], arm: str, version: VersionFacts | None
+        self, head: ResponseHead, layout: Layout, arm: str, version: VersionFacts | None
     ) -> None:
         self.head = head
-        self.sizes = sizes
+        self.layout = layout
         self.arm = arm
         self.version = version
-        self.size = HEAD_SIZE + sum(sizes)
-        self.cuts: list[tuple[int, int]] = []
-        at = HEAD_SIZE
-        for size in sizes:
-            self.cuts.append((at, at + size))
-            at += size
 
 
 class _Use:
@@ -110,19 +92,26 @@ class RemoteCore:
     """The part of the core that inference needs. In this process the plan of a request is its ticket."""
 
     def __init__(
-        self, link: Link, catalogue: Catalogue, log: RuntimeLog, *, propagates: bool
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        log: RuntimeLog,
+        *,
+        propagates: bool,
+        first_ticket: int = 1,
     ) -> None:
         self.log = log
         self._link = link
         self._catalogue = catalogue
         self._propagates = propagates  # traces of clients go on in the executor
-        self._heads: dict[RequestHead, _Sent] = {}
-        self._requests: dict[int, InferRequest] = {}
-        self._tickets = itertools.count(1)
+        self._heads: dict[RequestHead, NamedHead] = {}
+        self._group = RequestGroup(link, self._infer_sized, first_ticket=first_ticket)
+        self._requests = self._group.underway
         self._answer_heads: dict[int, _AnswerHead] = {}
         self._versions: Memo[bytes, VersionFacts] = Memo(limit_count=_VERSIONS)
         self.unit_header = catalogue.unit_header
         self._kinds: dict[int, Callable[[Bytes, int, int, int, int, int], None]] = {
+            frames.ANSWER: self._answered,
             frames.FAULT: self._faulted,
             frames.RESPONSE_HEAD: self._head,
             frames.FORGET_RESPONSES: self._forget,
@@ -140,29 +129,20 @@ class RemoteCore:
     # To the executor
 
     def infer(self, request: InferRequest) -> None:
-        sent = self._heads.get(request.head)
-        data = request.data
+        named = self._heads.get(request.head)
         if (
-            sent is None
+            named is None
             or request.partial is not None
             or request.plan is not None
             or request.deadline_ns
             or request.id
             or request.traffic_unit
             or self._propagates
-            or tuple(map(len, data)) != sent.sizes
             or self._link.unsent > UNSENT_LIMIT
         ):
             self._infer_more(request)
-            return
-        ticket = next(self._tickets) % _TICKETS
-        self._requests[ticket] = request
-        request.plan = ticket
-        self._link.send(
-            pack_head(sent.size, frames.INFER, 0, sent.number, ticket, request.received_ns),
-            data,
-            sent.size,
-        )
+        else:
+            self._group.add(named, request)
 
     def cancel(self, request: InferRequest) -> None:
         request.cancelled = True
@@ -188,12 +168,16 @@ class RemoteCore:
             return
         if request.partial is not None and self._catalogue.decoupled(request.head):
             request.version = _DECOUPLED
-        ticket = next(self._tickets) % _TICKETS
-        self._requests[ticket] = request
+        ticket = self._group.ticket(request)
+        self._send(frames.INFER_MORE, number, (prefix, *request.data), ticket)
+
+    def _infer_sized(self, request: InferRequest, ticket: int) -> None:
+        """One that was to go in a group, and whose tensors are not as long as the first with its head."""
+        request.plan = None
+        prefix, _ = frames.with_text(self._more(request))
         request.plan = ticket
-        size = HEAD_SIZE + len(prefix) + sum(map(len, request.data))
-        head = pack_head(size, frames.INFER_MORE, 0, number, ticket, 0)
-        self._link.send(head, (prefix, *request.data), size)
+        number = self._heads[request.head].number
+        self._send(frames.INFER_MORE, number, (prefix, *request.data), ticket)
 
     def _more(self, request: InferRequest) -> dict[str, Any]:
         use: _Use | None = request.plan
@@ -216,53 +200,54 @@ class RemoteCore:
         if sent is not None:
             return sent.number
         if len(self._heads) >= HEADS:
+            self._send(frames.FORGET, 0, ())  # behind what is held and may still need them
             self._heads.clear()
-            self._send(frames.FORGET, 0, ())
         number = len(self._heads)
         sizes = tuple(map(len, request.data))
         protocol = getattr(request.context, "protocol", "")
         head = orjson.dumps(messages.request_head_value(request.head))
         self._send(frames.REQUEST_HEAD, number, frames.with_text([sizes, protocol], head))
-        self._heads[request.head] = _Sent(number, sizes)
+        self._heads[request.head] = NamedHead(number, Layout(sizes))
         return number
 
-    def _send(self, kind: int, number: int, body: tuple[Bytes, ...]) -> None:
+    def _send(self, kind: int, number: int, body: tuple[Bytes, ...], ticket: int = 0) -> None:
         size = HEAD_SIZE + sum(map(len, body))
-        self._link.send(pack_head(size, kind, 0, number, 0, 0), body, size)
+        self._link.send(pack_head(size, kind, 0, number, ticket, 0), body, size)
 
     # From the executor
 
     def received(self, message: Bytes) -> None:
         """All frames of a message. Raises BrokenRing."""
         at, end = 0, len(message)
-        unpack, heads, requests = frames.unpack_head, self._answer_heads, self._requests
+        unpack, answers = frames.unpack_head, frames.ANSWERS
         while at < end:
-            size, kind, flags, number, ticket, _ = unpack(message, at)
-            stop = at + size
+            size, kind, flags, number, ticket, count = unpack(message, at)
+            start, stop = at + HEAD_SIZE, at + size
             if size < HEAD_SIZE or stop > end:
                 raise BrokenRing(f"a frame of {size} bytes")
-            if kind == frames.ANSWER:
-                known = heads[number]
-                if not flags and size == known.size and size < frames.VIEW_FROM:
-                    data = [message[at + first : at + last] for first, last in known.cuts]
-                    request = requests.pop(ticket)
-                    request.version = known.version
-                    request.arm = known.arm
-                    request.done(request, InferResponse(known.head, data))
-                else:
-                    self._answered(message, at + HEAD_SIZE, stop, flags, known, ticket)
+            if kind == answers:
+                known = self._answer_heads[number]
+                self._answer(known, *read_answers(known.layout, message, start, stop, count))
             else:
-                self._kinds[kind](message, at + HEAD_SIZE, stop, flags, number, ticket)
+                self._kinds[kind](message, start, stop, flags, number, ticket)
             at = stop
 
-    def _answered(
-        self, message: Bytes, start: int, stop: int, flags: int, known: _AnswerHead, ticket: int
+    def _answer(
+        self, known: _AnswerHead, tickets: Sequence[int], rows: Sequence[Sequence[Bytes]]
     ) -> None:
-        sizes = known.sizes
-        if flags & frames.SIZED:
-            own, start = frames.read_text(message, start, stop)
-            sizes = tuple(own)
-        data = frames.cut(message, start, stop, sizes)
+        head, version, arm, pop = known.head, known.version, known.arm, self._requests.pop
+        for ticket, data in zip(tickets, rows, strict=True):
+            request = pop(ticket)
+            request.version = version
+            request.arm = arm
+            request.done(request, InferResponse(head, data))
+
+    def _answered(
+        self, message: Bytes, start: int, stop: int, flags: int, number: int, ticket: int
+    ) -> None:
+        known = self._answer_heads[number]
+        sizes, start = frames.read_text(message, start, stop)
+        data = frames.cut(message, start, stop, tuple(sizes))
         self._end(ticket, flags, known.version, known.arm, InferResponse(known.head, data))
 
     def _faulted(
@@ -291,7 +276,7 @@ class RemoteCore:
         value = frames.read_json(message, start, stop)
         self._answer_heads[number] = _AnswerHead(
             messages.read_response_head(value["head"]),
-            tuple(value["sizes"]),
+            Layout(value["sizes"]),
             value["arm"],
             self._version(value["version"]),
         )

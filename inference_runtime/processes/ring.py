@@ -18,10 +18,15 @@ HEADER_SIZE: Final = (
 )
 _WRITTEN, _READ, _WAITING = 0, 1, 2
 _RECORD: Final = struct.Struct("<IIQ")
+_RECORD_SIZE: Final = _RECORD.size
+_pack_record: Final = _RECORD.pack_into
+_unpack_record: Final = _RECORD.unpack_from
 _WHOLE, _FIRST, _MORE, _GAP = 1, 2, 3, 4
 _ALIGN: Final = 16
 # A message that is no larger goes through in one piece, as soon as there is room for all of it.
 _WHOLE_SHARE: Final = 4
+# When nobody reads, writing begins anew from here on: what is written before stays in the caches.
+_NEAR: Final = 1 << 18
 
 
 class BrokenRing(Exception):
@@ -63,6 +68,26 @@ class RingWriter:
         self._whole = self._size // _WHOLE_SHARE
         self._written: int = self._marks[_WRITTEN]
 
+    def put(self, data: bytes) -> bool:
+        """A small message in one step, the usual case; False: it has to go by `write`."""
+        count = len(data)
+        written = self._written
+        read: int = self._marks[_READ]
+        at = written % self._size
+        start = at + _RECORD_SIZE
+        needed = _RECORD_SIZE + -(-count // _ALIGN) * _ALIGN
+        if (
+            count > self._whole
+            or at + needed > self._size
+            or written + needed - read > self._size
+            or (at > _NEAR and read == written)
+        ):
+            return False
+        _pack_record(self._room, at, count, _WHOLE, count)
+        self._room[start : start + count] = data
+        self._written = self._marks[_WRITTEN] = written + needed
+        return True
+
     def write(self, message: Message) -> bool:
         """All of it, or what there is room for; False: call again when the reader has made some."""
         if message.left == message.size and message.size <= self._whole:
@@ -85,10 +110,10 @@ class RingWriter:
     def _put(self, message: Message, kind: int, count: int) -> bool:
         read: int = self._marks[_READ]
         written = self._written
-        needed = _RECORD.size + -(-count // _ALIGN) * _ALIGN
+        needed = _RECORD_SIZE + -(-count // _ALIGN) * _ALIGN
         at = written % self._size
         gap = 0
-        if read == written and at:
+        if read == written and at > _NEAR:
             gap = self._size - at  # nobody reads: the start of the ring is in the caches
         elif at + needed > self._size:
             gap = self._size - at
@@ -97,11 +122,11 @@ class RingWriter:
                 return False
             gap = 0
         if gap:
-            _RECORD.pack_into(self._room, at, gap, _GAP, 0)
+            _pack_record(self._room, at, gap, _GAP, 0)
             written += gap
             at = 0
-        _RECORD.pack_into(self._room, at, count, kind, message.size)
-        start = at + _RECORD.size
+        _pack_record(self._room, at, count, kind, message.size)
+        start = at + _RECORD_SIZE
         message.copy(self._room[start : start + count])
         self._written = written + needed
         # Last: from now on the reader may look at it.
@@ -126,16 +151,16 @@ class RingReader:
         written: int = self._marks[_WRITTEN]
         while self._read != written:
             at = self._read % self._size
-            size, kind, total = _RECORD.unpack_from(self._room, at)
+            size, kind, total = _unpack_record(self._room, at)
+            start = at + _RECORD_SIZE
             if kind == _GAP:
                 self._step(size, written)
                 continue
-            start = at + _RECORD.size
             if start + size > self._size:
                 raise BrokenRing(f"a record of {size} bytes at {at}")
             piece = self._room[start : start + size]
             message = piece.tobytes() if kind == _WHOLE else self._collect(piece, kind, total)
-            self._step(_RECORD.size + -(-size // _ALIGN) * _ALIGN, written)
+            self._step(_RECORD_SIZE + -(-size // _ALIGN) * _ALIGN, written)
             if message is not None:
                 return message
         return None

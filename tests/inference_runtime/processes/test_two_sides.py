@@ -57,7 +57,7 @@ PATIENCE_S = 20
 class Sides:
     """`core` is the executor's, `remote` the front end's view of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_ticket: int) -> None:
         self.core = FakeCore()
         self.broken: list[Exception] = []
         self.unread = asyncio.Event()
@@ -89,7 +89,13 @@ class Sides:
         self._asked.setblocking(False)
         asyncio.get_running_loop().add_reader(self._asked, self._answer, answers)
         self.catalogue = Catalogue(self.ours.page, asking, lost=pytest.fail)
-        self.remote = RemoteCore(self.ours, self.catalogue, RuntimeLog(), propagates=False)
+        self.remote = RemoteCore(
+            self.ours,
+            self.catalogue,
+            RuntimeLog(),
+            propagates=False,
+            first_ticket=first_ticket,
+        )
         self.calls = Calls(self.ours)
         self.remote.handle(frames.REPLY, self.calls.replied)
 
@@ -127,8 +133,8 @@ class Sides:
 
 
 @contextmanager
-def sides() -> Iterator[Sides]:
-    both = Sides()
+def sides(first_ticket: int = 1) -> Iterator[Sides]:
+    both = Sides(first_ticket)
     both.start()
     try:
         yield both
@@ -146,7 +152,7 @@ async def test_an_answer_and_its_version_come_back():
         both.core.arm = "canary"
         for _ in range(3):
             request, (answer,) = await both.infer(head(), bytes(range(16)))
-            assert answer.data == [bytes(range(16))]
+            assert list(answer.data) == [bytes(range(16))]
             assert answer.head.outputs[0].shape == (1, 4)
             assert (request.version.number_text, request.arm) == ("7", "canary")
             assert request.version.labels == {"OUTPUT0": ["zero", "one"]}
@@ -198,7 +204,7 @@ async def test_several_tensors():
         data = [bytes([number]) * 4 * (1 + number) for number in range(3)]
         for _ in range(2):
             _, (answer,) = await both.infer(wanted, *data)
-            assert answer.data == data
+            assert list(answer.data) == data
 
 
 async def test_faults_keep_their_kind_and_say_that_they_were_refused():
@@ -230,6 +236,57 @@ async def test_the_end_of_a_front_end_cancels_what_it_had_under_way():
         assert len(both.core.cancelled) == 1
         assert both.core.waiting == []
         assert answers == []
+
+
+async def test_requests_of_one_turn_arrive_in_the_order_in_which_they_were_sent():
+    with sides() as both:
+        heads = [head(), head(shape=(1, 8)), head(priority=1)]
+        pattern = [0, 0, 1, 0, 2, 2, 2, 1, 1, 0] * 40
+        for _ in range(2):  # heads that are new, and heads that are known
+            both.core.seen.clear()
+            asked = [
+                both.submit(heads[at], number.to_bytes(4, "little") * (8 if at == 1 else 4))
+                for number, at in enumerate(pattern)
+            ]
+            for number, (_, answers, ended) in enumerate(asked):
+                await asyncio.wait_for(ended.wait(), PATIENCE_S)
+                assert len(answers) == 1
+                assert bytes(answers[0].data[0][:4]) == number.to_bytes(4, "little")
+            arrived = [int.from_bytes(request.data[0][:4], "little") for request in both.core.seen]
+            assert arrived == list(range(len(pattern)))
+        assert both.broken == []
+
+
+async def test_strings_of_different_sizes_in_one_turn():
+    with sides() as both:
+        one = RequestHead("ident_str", "", (TensorHead("INPUT0", "BYTES", (1, 1)),))
+        texts = [b"x" * (number % 7) for number in range(100)]
+        for _ in range(2):
+            data = [len(text).to_bytes(4, "little") + text for text in texts]
+            asked = [both.submit(one, each) for each in data]
+            for _, _, ended in asked:
+                await asyncio.wait_for(ended.wait(), PATIENCE_S)
+            assert [bytes(answers[0].data[0]) for _, answers, _ in asked] == data
+
+
+async def test_a_request_is_cancelled_in_the_turn_in_which_it_is_sent():
+    with sides() as both:
+        await both.infer(head(), bytes(16))
+        first, *others = [both.submit(head("held"), bytes(16)) for _ in range(3)]
+        both.remote.cancel(first[0])
+        await asyncio.wait_for(first[2].wait(), PATIENCE_S)
+        assert isinstance(first[1][0], Cancelled)
+        assert [answers for _, answers, _ in others] == [[], []]
+        assert both.intake.inflight == 2
+
+
+async def test_tickets_begin_anew_when_they_are_used_up():
+    with sides(first_ticket=(1 << 32) - 10) as both:
+        asked = [both.submit(head(), bytes([number]) * 16) for number in range(100)]
+        for number, (_, answers, ended) in enumerate(asked):
+            await asyncio.wait_for(ended.wait(), PATIENCE_S)
+            assert bytes(answers[0].data[0]) == bytes([number]) * 16
+        assert both.broken == []
 
 
 async def test_more_heads_than_are_remembered(monkeypatch):
@@ -292,6 +349,7 @@ async def test_what_is_known_of_models_is_asked_again_after_a_change():
         frames.pack_head(4, frames.INFER, 0, 0, 0, 0),
         frames.pack_head(1 << 30, frames.INFER, 0, 0, 0, 0),
         frames.pack_head(24, frames.INFER, 0, 77, 0, 0),
+        frames.pack_head(24, frames.INFER, 0, 77, 0, 1 << 40),
         frames.pack_head(24, frames.INFER_MORE, 0, 77, 0, 0),
         frames.pack_head(24, frames.CALL, 0, 0, 0, 0),
         frames.pack_head(24, 99, 0, 0, 0, 0),
@@ -305,6 +363,18 @@ async def test_nonsense_ends_the_link(nonsense):
             while not both.broken:
                 await asyncio.sleep(0.001)
         assert len(both.broken) == 1
+
+
+@pytest.mark.parametrize("count", [0, 2, 257, 1 << 62])
+async def test_more_requests_than_a_frame_holds_end_the_link(count):
+    with sides() as both:
+        await both.infer(head(), bytes(16))  # head 0
+        nonsense = frames.pack_head(24 + 8 + 16, frames.INFER, 0, 0, 9, count) + bytes(24)
+        both.ours.send(nonsense, (), len(nonsense))
+        async with asyncio.timeout(PATIENCE_S):
+            while not both.broken:
+                await asyncio.sleep(0.001)
+        assert len(both.core.seen) == 1
 
 
 async def test_calls_are_answered_by_the_handlers_of_the_executor():
