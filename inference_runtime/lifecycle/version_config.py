@@ -165,7 +165,9 @@ def label_lines(polled: PolledModel, proto: Any) -> dict[str, tuple[str, ...]]:
             continue
         try:
             path = resolve_inside(polled.directory, output.label_filename)
-            labels[output.name] = tuple(path.read_text().splitlines())
+            # Not splitlines, to which a dozen other characters end a line: the number of a line is an index.
+            text = path.read_text(encoding="utf-8").removesuffix("\n")
+            labels[output.name] = tuple(text.split("\n"))
         except (OutsideRoot, OSError, UnicodeDecodeError) as error:
             raise InvalidArgument(
                 f"label file '{output.label_filename}' of output '{output.name}' of model "

@@ -194,3 +194,11 @@ def test_labels_are_read_from_inside_the_model_only(tmp_path):
     for name in ("../secret.txt", "missing.txt"):
         with pytest.raises(InvalidArgument, match="can not be read"):
             prepare(tmp_path, add_sub(), text.format(name))
+
+
+def test_only_the_end_of_a_line_ends_a_label(tmp_path):
+    text = 'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: [16] label_filename: "l" }'
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/l").write_bytes("cat\r\nsea\N{LINE SEPARATOR}lion\n\nm\xf6we\n".encode())
+    labels = prepare(tmp_path, add_sub(), text).labels
+    assert labels == {"OUTPUT0": ("cat", "sea\N{LINE SEPARATOR}lion", "", "m\xf6we")}
