@@ -84,8 +84,9 @@ def parse(raw: bytes) -> RequestHead1:
     path, query = _target(collector.url)
     headers = _joined(collector.fields)
     old = version == "1.0"
-    if not old and "host" not in headers:
-        raise _bad("no Host header")
+    hosts = sum(name == b"host" for name, _ in collector.fields)
+    if hosts > 1 or not (hosts or old):
+        raise _bad("not one Host header")
     return RequestHead1(
         method=parser.get_method().decode("ascii"),
         path=path,

@@ -79,6 +79,7 @@ AMBIGUOUS = {
     "no colon": head("Content-Length"),
     "null": head("X: a\x00b"),
     "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": head("Host: other"),
     "no version": b"GET /\r\nHost: h\r\n\r\n",
     "version 2": head(start="GET / HTTP/2.0"),
     "version 1.2": head(start="GET / HTTP/1.2"),
