@@ -33,8 +33,9 @@ class InferenceCore(Protocol):
     def cancel(self, request: InferRequest) -> None:
         """The client is gone. `request.done` is still called."""
 
-    def unit_header(self, model_name: str) -> str:
-        """The header a sticky traffic table keys on; "" for none."""
+    @property
+    def unit_header(self) -> Callable[[str], str | None]:
+        """For a model's name, the header that its sticky traffic table keys on; None or "": there is none."""
 
     def region_use(
         self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False

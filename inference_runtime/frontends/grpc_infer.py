@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -25,12 +26,13 @@ from inference_runtime.frontends.h2_frames import (
     pack_u32,
 )
 from inference_runtime.frontends.h2_limits import INT32_MAX
+from inference_runtime.frontends.h2_reader import WholeRequest
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.hpack import literal
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED, GRPC_INTERNAL
-from inference_runtime.protocol.grpc_codec import HEAVY, Split
+from inference_runtime.protocol.grpc_codec import HEAVY, InferPlan, Split
 from inference_runtime.spec.messages import Answer, Bytes, InferRequest, InferResponse
 
 _log = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ _REPLIES: Final = 256
 _LEARN_BELOW: Final = (
     1 << 20
 )  # larger answers travel in several frames, which no frame made before can be
-_TRAILERS_MARK: Final = header_mark(len(grpc_reply.OK), HEADERS, END_HEADERS | END_STREAM)
+_OK: Final = grpc_reply.OK
+_TRAILERS: Final = header_mark(len(_OK), HEADERS, END_HEADERS | END_STREAM)
 _DEFLATE_INLINE: Final = 65536
 _GZIP: Final = literal(b"grpc-encoding", b"gzip")
 
@@ -73,7 +76,7 @@ class InferReply:
         self.second = headers + header_mark(self.data_size, DATA, 0)
         self.third = b"\x00" + pack_u32(message) + message_head + (marks[0] if marks else b"")
         self.marks = marks
-        edges = len(self.first) + len(headers) + 5 + len(_TRAILERS_MARK) + len(grpc_reply.OK)
+        edges = len(self.first) + len(headers) + 5 + len(_TRAILERS) + len(_OK)
         self.frame_size = edges + 12 + self.data_size
 
     def parts(self, id_: str, data: Sequence[Bytes]) -> list[Bytes]:
@@ -86,14 +89,34 @@ class InferReply:
         return parts
 
 
+class _Again:
+    """Where in a whole request of a plan, its message at `start`, the tensors are and the marks between them."""
+
+    __slots__ = ("marks", "plan", "sizes", "tensors")
+
+    def __init__(self, plan: InferPlan, start: int) -> None:
+        self.plan = plan
+        position = start + plan.framed_size
+        cuts = [slice(position, position + plan.size)]
+        self.marks: list[tuple[bytes, int]] = []
+        for mark, mark_size, size in plan.rest:
+            self.marks.append((mark, cuts[-1].stop))
+            position = cuts[-1].stop + mark_size
+            cuts.append(slice(position, position + size))
+        self.sizes = tuple(cut.stop - cut.start for cut in cuts)
+        self.tensors: Callable[[bytes], Sequence[bytes]] = (
+            itemgetter(*cuts) if len(cuts) > 1 else lambda buffer: [buffer[cut] for cut in cuts]
+        )
+
+
 class InferMethod(UnaryMethod):
     """`stream.plan` is the request's plan, `stream.request` the request while the core has it."""
 
     __slots__ = ()
 
     def data(self, stream: H2Stream, buffer: bytes, start: int, stop: int, last: int) -> None:
-        """What `message`, `decode` and `_submit` do with the usual request: one frame, and a plan that its
-        client used before."""
+        """What `message` and `decode` do with the usual request: one frame, and a plan that its client used
+        before."""
         now_ns = monotonic_ns()
         plan = stream.connection.hint
         if (
@@ -115,9 +138,26 @@ class InferMethod(UnaryMethod):
             position = end + mark_size
             end = position + size
             data.append(buffer[position:end])
+        if stop == len(buffer):
+            again = _Again(plan, start)
+            stream.connection.reader.came_whole(
+                stream, buffer, start, plan.framed, again, self.whole
+            )
+        self._submit(stream, (plan, "", data), now_ns)
+
+    def whole(self, stream: H2Stream, whole: WholeRequest, buffer: bytes) -> None:
+        """The same for a whole request like the one before it."""
+        now_ns = monotonic_ns()
+        again: _Again = whole.context
+        for mark, place in again.marks:
+            if not buffer.startswith(mark, place):
+                super().data(stream, buffer, whole.at, len(buffer), 1)
+                return
+        plan = again.plan
         core = self._context.core
         head = plan.head
-        request = InferRequest(head, data, self.done, stream, now_ns)
+        request = InferRequest(head, again.tensors(buffer), self.done, stream, now_ns)
+        request.sizes = again.sizes
         stream.plan = plan
         stream.request = request
         call = stream.head
@@ -296,18 +336,19 @@ def _send(reply: InferReply, stream: H2Stream, data: Sequence[Bytes]) -> bool:
     ):
         return False
     number = pack_u32(stream.id)
-    if len(data) == 1:
+    count = len(data)
+    if count == 1:
         frame = b"".join(
             (
                 reply.first, number, reply.second, number, reply.third, data[0],
-                _TRAILERS_MARK, number, grpc_reply.OK,
+                _TRAILERS, number, _OK,
             )
         )  # fmt: skip
-    elif len(data) == 2:
+    elif count == 2:
         frame = b"".join(
             (
                 reply.first, number, reply.second, number, reply.third, data[0],
-                reply.marks[1], data[1], _TRAILERS_MARK, number, grpc_reply.OK,
+                reply.marks[1], data[1], _TRAILERS, number, _OK,
             )
         )  # fmt: skip
     else:
@@ -316,7 +357,12 @@ def _send(reply: InferReply, stream: H2Stream, data: Sequence[Bytes]) -> bool:
         return False
     output.window -= size
     connection.transport.write(frame)
-    connection.finish(stream)
+    if stream.ended and not connection.leaving:
+        # What `finish` does for the usual stream, without the call.
+        stream.closed = True
+        connection.streams.pop(stream.id, None)
+    else:
+        connection.finish(stream)
     return True
 
 
@@ -324,5 +370,5 @@ def _join(reply: InferReply, number: bytes, data: Sequence[Bytes]) -> bytes:
     parts = [reply.first, number, reply.second, number, reply.third, *data[:1]]
     for mark, tensor in zip(reply.marks[1:], data[1:], strict=True):
         parts += (mark, tensor)
-    parts += (_TRAILERS_MARK, number, grpc_reply.OK)
+    parts += (_TRAILERS, number, _OK)
     return b"".join(parts)

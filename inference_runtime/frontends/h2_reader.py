@@ -1,15 +1,49 @@
 """Frames of one connection as they come in: requests opened, their data handed on, all else checked."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from inference_runtime.frontends import h2_frames as h2
 from inference_runtime.frontends.h2_control import ControlFrames
-from inference_runtime.frontends.h2_frames import ConnectionFault, StreamFault, unpack_header
+from inference_runtime.frontends.h2_frames import (
+    ConnectionFault,
+    StreamFault,
+    unpack_header,
+    unpack_u32,
+)
 from inference_runtime.frontends.h2_headers import Describe, HeaderBlocks
-from inference_runtime.frontends.h2_stream import H2Stream
+from inference_runtime.frontends.h2_stream import H2Stream, StreamHead
 
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
+
+OnWhole = Callable[[H2Stream, "WholeRequest", bytes], None]
+
+
+class WholeRequest:
+    """A request that came in one piece, its headers and all of its data; `start` is how the data begins.
+
+    Clients send the same again and again but for the stream's number and what follows `start`, so a connection
+    that knows its last one compares, and `run(stream, whole, buffer)` does the rest. The data begins at `at`.
+    """
+
+    __slots__ = (
+        "at", "block", "context", "frame", "head", "length", "middle", "run", "size", "start",
+    )  # fmt: skip
+
+    def __init__(
+        self, head: StreamHead, buffer: bytes, at: int, start: bytes, context: Any, run: OnWhole
+    ) -> None:
+        self.head = head
+        self.at = at
+        self.frame = buffer[:5]  # of the headers: length, type, flags
+        self.block = buffer[9 : at - 9]
+        self.middle = buffer[9 : at - 4]  # the block, then the same of the data's frame
+        self.start = start
+        self.size = len(buffer)
+        self.length = self.size - at
+        self.context = context  # whatever `run` needs
+        self.run = run
 
 
 class FrameReader:
@@ -29,6 +63,7 @@ class FrameReader:
         "last_stream",
         "plain",
         "started",
+        "whole",
     )
 
     def __init__(self, connection: "H2Connection", describe: Describe) -> None:
@@ -44,16 +79,25 @@ class FrameReader:
         self.last_stream = 0
         self.started = False
         self.plain = False
+        self.whole: WholeRequest | None = None  # what this client asked for last, if it may again
 
     def read(self, data: bytes) -> int:
         """Returns where the first incomplete frame starts."""
         if not self.started:
             return self._start(data)
         connection = self._connection
+        end = len(data)
+        whole = self.whole
+        if (
+            whole is not None
+            and end == whole.size
+            and data.startswith(whole.start, whole.at)
+            and self._again(whole, data)
+        ):
+            return end
         streams = self._streams
         limit = self._frame_limit
         position = 0
-        end = len(data)
         while end - position >= 9 and not connection.closing:
             word, flags, stream_id = unpack_header(data, position)
             length = word >> 8
@@ -77,6 +121,51 @@ class FrameReader:
                 connection.reset_guard.spend()
                 connection.reset(fault.stream_id, fault.code)
         return position
+
+    def came_whole(
+        self, stream: H2Stream, buffer: bytes, start: int, prefix: bytes, context: Any, run: OnWhole
+    ) -> None:
+        """The data of `stream` ends with `buffer`. If nothing but the request is in it, more like it, whose
+        data begin with `prefix`, go straight to `run`."""
+        at = start - 9
+        if at >= 9 and buffer[3:5] == b"\x01\x04" and at - 9 == int.from_bytes(buffer[:3], "big"):
+            self.whole = WholeRequest(stream.head, buffer, start, prefix, context, run)
+
+    def _again(self, whole: WholeRequest, data: bytes) -> bool:
+        """What `_open` and `_data` do, for a request like the one before it. False: it is not."""
+        at = whole.at
+        number = data[5:9]
+        connection = self._connection
+        if not (
+            data.startswith(whole.frame)
+            and data.startswith(whole.middle, 9)
+            and data.startswith(number, at - 4)
+            and self.plain
+            and self._known.get(whole.block) is whole.head
+        ):
+            return False
+        stream_id = unpack_u32(number)[0]
+        if (
+            not stream_id & 1
+            or not self.last_stream < stream_id <= h2.STREAM_MAX
+            or connection.closing
+            or not connection.has_room()
+        ):
+            return False
+        self.last_stream = stream_id
+        length = whole.length
+        self._window -= length
+        if self._window < self._window_low:
+            self._reopen_window()
+        output, limits = connection.output, connection.limits
+        stream = H2Stream(
+            connection, stream_id, whole.head, output.initial_window, limits.stream_window - length
+        )
+        stream.received = length
+        stream.ended = True
+        self._streams[stream_id] = stream
+        whole.run(stream, whole, data)
+        return True
 
     def _start(self, data: bytes) -> int:
         size = len(h2.PREFACE)

@@ -48,13 +48,14 @@ class Known:
     """A head with its route: what is remembered for the bytes of a head.
 
     `plain`: HTTP/1.1 and stays open, so that the answer needs no Connection header. `sized`: the body has a
-    length, and one that the route takes.
+    length, and one that the route takes. `size`: of the head, in bytes.
     """
 
-    __slots__ = ("head", "length", "plain", "route", "run", "sized")
+    __slots__ = ("head", "length", "plain", "route", "run", "size", "sized")
 
-    def __init__(self, head: RequestHead1, route: Route) -> None:
+    def __init__(self, head: RequestHead1, route: Route, size: int) -> None:
         self.head = head
+        self.size = size
         self.route = route
         self.run = route.run
         self.length = head.length
@@ -81,7 +82,7 @@ class HttpShared:
     def known(self, raw: bytes) -> Known:
         head = http1_head.parse(raw)
         route = self._router.route(head)
-        known = Known(head, route if self._wrap is None else self._wrap(route))
+        known = Known(head, route if self._wrap is None else self._wrap(route), len(raw))
         if len(raw) <= _HEAD_SIZE:
             self.heads.put(raw, known, 3 * len(raw))
         return known

@@ -20,6 +20,7 @@ from inference_runtime.frontends.http1_body import (
 from inference_runtime.frontends.http1_head import HeadFault
 from inference_runtime.frontends.http1_reply import CONTINUE, HttpReply, error_reply
 from inference_runtime.frontends.http1_watch import HttpWatch
+from inference_runtime.frontends.http_plan import WholeRequest
 from inference_runtime.spec.messages import Bytes
 
 _END: Final = b"\r\n\r\n"
@@ -60,6 +61,7 @@ class Http1Connection(asyncio.Protocol):
         "request",
         "spoken",
         "transport",
+        "whole",
     )
 
     def __init__(self, shared: HttpShared, joins: Joins) -> None:
@@ -83,6 +85,7 @@ class Http1Connection(asyncio.Protocol):
         self.heard = True
         self.request: Any = None
         self.plan: Any = None
+        self.whole: WholeRequest | None = None  # what this client asked for last, if it may again
 
     # -- asyncio's side
 
@@ -137,8 +140,14 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
-        if self.busy or self.paused or self._rest or self._body is not None:
+        if self.busy or self.paused or self._rest or self._body is not None or self.closing:
             self._more(data)
+            return
+        whole = self.whole
+        if whole is not None and len(data) == whole.size and data.startswith(whole.start):
+            self.current = whole.known
+            self.busy = True
+            whole.run(self, whole, data)
         else:
             self._consume(data, 0)
 

@@ -13,7 +13,14 @@ from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
 from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
 from inference_runtime.frontends.http_infer_reply import InferReplies
-from inference_runtime.frontends.http_plan import HttpPlan, HttpTarget, PlanMemory, split_id
+from inference_runtime.frontends.http_plan import (
+    HttpPlan,
+    HttpTarget,
+    PlanMemory,
+    WholeRequest,
+    split_id,
+    whole_request,
+)
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, json_reader
 from inference_runtime.protocol.http_codec import HttpInfer, decode_infer, split_binary
@@ -95,21 +102,30 @@ class InferRoute:
             base = start + size
             plan = self._plans.get(buffer[start:base])
             if plan is not None and stop - base == plan.quick_size:
-                # What `_submit` does, without the call.
-                core = self._service.core
-                data = plan.data(buffer, base)
-                request = InferRequest(plan.head, data, self._done, connection, now_ns)
-                connection.request = request
-                connection.plan = plan
-                unit_header = core.unit_header(plan.head.model_name)
-                if unit_header:
-                    request.traffic_unit = head.headers.get(unit_header, "")
-                core.infer(request)
+                known = connection.current
+                if known is not None and start == known.size and stop == len(buffer):
+                    connection.whole = whole_request(known, plan, buffer[:base], self.run_whole)
+                self._submit(connection, head, plan, plan.data(buffer, base), "", now_ns)
                 return
         try:
             self._slow(connection, head, buffer[start:stop], now_ns)
         except RuntimeFault as fault:
             connection.reply(self._reply_for(fault))
+
+    def run_whole(self, connection: Http1Connection, whole: WholeRequest, data: bytes) -> None:
+        """What `run` and `_submit` do, for a request like the one before it on its connection."""
+        now_ns = monotonic_ns()
+        plan = whole.plan
+        head = plan.head
+        core = self._service.core
+        request = InferRequest(head, whole.tensors(data), self._done, connection, now_ns)
+        request.sizes = plan.sizes
+        connection.request = request
+        connection.plan = plan
+        unit_header = core.unit_header(head.model_name)
+        if unit_header:
+            request.traffic_unit = whole.known.head.headers.get(unit_header, "")
+        core.infer(request)
 
     def gone(self, connection: Http1Connection) -> None:
         if connection.request is not None:

@@ -54,14 +54,19 @@ class InferReplies:
                 reply = connection.plan.replies.get((answer.head, request.arm))
                 if reply is None or request.id or self._encoding:
                     self._encode(connection, request, answer)
-                elif reply.size < _JOIN_BELOW and connection.plain:
+                    return
+                known = connection.current
+                if (
+                    reply.size < _JOIN_BELOW
+                    and known is not None
+                    and known.plain
+                    and not connection.draining
+                ):
                     whole = b"".join((reply.whole, *answer.data))
                     if len(whole) == reply.size:
                         connection.send_whole(whole)
-                    else:
-                        self._encode(connection, request, answer)
-                else:
-                    self._send(connection, request, answer, reply)
+                        return
+                self._send(connection, request, answer, reply)
             else:
                 self._failed(connection, request, answer)
         except Exception:  # noqa: BLE001 - a bug in one answer must not cost its batch mates

@@ -1,7 +1,12 @@
 """What HTTP infer remembers: by the bytes of a request's JSON, its head and where its tensors lie."""
 
 import re
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from inference_runtime.frontends.http1_application import Known
 
 from inference_runtime.protocol.http_codec import HttpInfer
 from inference_runtime.spec.messages import Bytes, RequestHead
@@ -18,11 +23,14 @@ _ID: Final = re.compile(rb'\{"id":"([^"\\\x00-\x1f\x7f-\xff]{0,256})",(?=")')
 class HttpPlan:
     """A head, and per input the span of its data behind the JSON. `replies`: what was answered to it.
 
-    `cut`: where the first tensor ends. `regions`: which tensors lie in shared memory, None for the usual
-    request. `quick_size`: `data_size` where all inputs are behind the JSON, else -1.
+    `sizes`: of the spans. `regions`: which tensors lie in shared memory, None for the usual request.
+    `quick_size`: `data_size` where all inputs are behind the JSON, else -1. `whole`: what a client sent last
+    that came to this plan.
     """
 
-    __slots__ = ("cut", "data_size", "head", "kept", "quick_size", "regions", "replies", "spans")
+    __slots__ = (
+        "data_size", "head", "kept", "quick_size", "regions", "replies", "sizes", "spans", "whole",
+    )  # fmt: skip
 
     def __init__(self, infer: HttpInfer) -> None:
         self.head: RequestHead = infer.head
@@ -35,21 +43,49 @@ class HttpPlan:
             size = source if isinstance(source, int) else 0
             self.spans.append((self.data_size, self.data_size + size))
             self.data_size += size
-        self.cut = self.spans[0][1] if self.spans else 0
+        self.sizes = tuple(last - first for first, last in self.spans)
+        self.whole: WholeRequest | None = None
         self.quick_size = self.data_size if self.regions is None else -1
 
     def data(self, buffer: bytes, base: int) -> list[Bytes]:
         """Of a request whose inputs are all binary; empty for those in shared memory."""
-        if self.data_size < _COPY_BELOW:
-            count = len(self.spans)
-            if count == 1:
-                return [buffer[base : base + self.data_size]]
-            if count == 2:
-                middle = base + self.cut
-                return [buffer[base:middle], buffer[middle : base + self.data_size]]
-            return [buffer[base + first : base + last] for first, last in self.spans]
-        view = memoryview(buffer)
+        view = buffer if self.data_size < _COPY_BELOW else memoryview(buffer)
         return [view[base + first : base + last] for first, last in self.spans]
+
+
+class WholeRequest:
+    """A request that came in one piece: `start` is all of it up to its tensors, head and JSON.
+
+    Clients send the same again and again, so a connection that knows its last one need not take the next
+    apart: it compares, and `run(connection, whole, data)` does the rest. `tensors` cuts them out.
+    """
+
+    __slots__ = ("known", "plan", "run", "size", "start", "tensors")
+
+    def __init__(
+        self, known: "Known", plan: HttpPlan, start: bytes, run: Callable[..., None]
+    ) -> None:
+        self.known = known
+        self.plan = plan
+        self.start = start
+        self.size = len(start) + plan.data_size
+        self.run = run
+        cuts = [slice(len(start) + first, len(start) + last) for first, last in plan.spans]
+        self.tensors: Callable[[bytes], Sequence[bytes]] = (
+            itemgetter(*cuts) if len(cuts) > 1 else lambda data: [data[cut] for cut in cuts]
+        )
+
+
+def whole_request(
+    known: "Known", plan: HttpPlan, start: bytes, run: Callable[..., None]
+) -> WholeRequest | None:
+    """None for one whose tensors are worth a view of what came instead of a copy."""
+    if plan.data_size >= _COPY_BELOW:
+        return None
+    whole = plan.whole
+    if whole is None or whole.known is not known:
+        whole = plan.whole = WholeRequest(known, plan, start, run)
+    return whole
 
 
 class HttpTarget:
@@ -86,7 +122,7 @@ class PlanMemory:
         plan = HttpPlan(infer)
         if len(key) > _PLAN_LIMIT or any(isinstance(source, bytes) for source in infer.sources):
             return plan
-        self._bytes += 2 * len(key) + 512
+        self._bytes += 3 * len(key) + 4096
         if self._bytes > _MEMORY_BYTES:
             self._bytes = 0
             for other in self._targets.values():

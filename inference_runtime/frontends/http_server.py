@@ -33,7 +33,7 @@ from inference_runtime.frontends.http_switchyard import SwitchyardHandlers
 from inference_runtime.frontends.listener import Listener
 from inference_runtime.frontends.memory_budget import MemoryBudget
 from inference_runtime.frontends.restrictions import Restrictions
-from inference_runtime.telemetry.logs import RuntimeLog
+from inference_runtime.telemetry.logs import LogSettings, RuntimeLog
 
 MAX_INPUT_BYTES = 67108864
 Row = tuple[str, str, Handler]  # method, path, handler
@@ -104,7 +104,13 @@ async def serve_entries(
     listener = Listener(options.max_connections)
     budget = MemoryBudget(options.unfinished_bytes)
     shared = HttpShared(RouteTable(entries, options.restrictions), budget, options.timeouts)
-    log.listen(lambda settings: shared.wrap_routes(LoggedRoute if settings.verbose_level else None))
+
+    def verbosity(settings: LogSettings) -> None:
+        shared.wrap_routes(LoggedRoute if settings.verbose_level else None)
+        for connection in listener.connections:
+            connection.whole = None  # it knows a route as it was
+
+    log.listen(verbosity)
     await listener.start(
         lambda: Http1Connection(shared, listener), host, port, reuse_port=options.reuse_port
     )

@@ -33,8 +33,8 @@ class ExecutionPlace(enum.Enum):
     THREAD = "thread"
 
 
-class _Size:
-    """What is known about batches of one size."""
+class SizeTimes:
+    """What is known about batches of one size; `inline`: they run on the event loop."""
 
     __slots__ = ("average_ns", "inline", "left", "quickest_ns", "samples_wanted")
 
@@ -60,7 +60,7 @@ class ExecutionPlacement:
         self.by_bytes = by_bytes and place is ExecutionPlace.AUTO
         self._enter_ns = max(INLINE_BELOW_NS // max(instances, 1), INLINE_FLOOR_NS)
         self._leave_ns = self._enter_ns * LEAVE_FACTOR
-        self._sizes: dict[_Step, _Size] = {}
+        self._sizes: dict[_Step, SizeTimes] = {}
 
     def inline(self, rows: int, input_bytes: int = 0) -> bool:
         """Whether a batch of that many rows may run on the event loop now."""
@@ -76,7 +76,7 @@ class ExecutionPlacement:
         step = (input_bytes.bit_length(), rows.bit_length())
         size = self._sizes.get(step)
         if size is None:
-            size = self._sizes[step] = _Size()
+            size = self._sizes[step] = SizeTimes()
             if inline:
                 self._enter(size, took_ns)
                 return
@@ -85,7 +85,7 @@ class ExecutionPlacement:
         elif not inline and not size.inline:
             self._measured_in_thread(size, took_ns)
 
-    def _measured_inline(self, size: _Size, took_ns: int) -> None:
+    def _measured_inline(self, size: SizeTimes, took_ns: int) -> None:
         counted = min(took_ns, self._leave_ns * _OUTLIER)
         size.average_ns += (counted - size.average_ns) / _SMOOTHING
         if took_ns >= STALL_NS:
@@ -93,12 +93,12 @@ class ExecutionPlacement:
         elif size.average_ns > self._leave_ns:
             self._leave(size, min(size.samples_wanted * 2, MOST_SAMPLES))
 
-    def _leave(self, size: _Size, samples_wanted: int) -> None:
+    def _leave(self, size: SizeTimes, samples_wanted: int) -> None:
         size.inline = False
         size.quickest_ns = 0
         size.samples_wanted = size.left = samples_wanted
 
-    def _measured_in_thread(self, size: _Size, took_ns: int) -> None:
+    def _measured_in_thread(self, size: SizeTimes, took_ns: int) -> None:
         if size.quickest_ns == 0 or took_ns < size.quickest_ns:
             size.quickest_ns = took_ns
         size.left -= 1
@@ -109,7 +109,7 @@ class ExecutionPlacement:
         size.left = size.samples_wanted
         size.quickest_ns = 0
 
-    def _enter(self, size: _Size, took_ns: int) -> None:
+    def _enter(self, size: SizeTimes, took_ns: int) -> None:
         size.inline = True
         size.average_ns = min(float(took_ns), self._enter_ns)
 

@@ -43,24 +43,23 @@ class Gatherer:
 
     def gather(self, batch: Batch) -> list[Array | None]:
         first: RequestPlan = batch.requests[0].plan
-        if len(batch.requests) == 1:
-            data = batch.requests[0].data
-            return [
-                port.array(shape, data[source]) if source >= 0 else None
-                for port, source, shape in zip(
-                    self._ports, first.sources, first.shapes, strict=True
-                )
-            ]
-        return [
-            port.array((batch.rows, *first.shapes[index][1:]), self._joined(batch, index))
-            if first.sources[index] >= 0
-            else None
-            for index, port in enumerate(self._ports)
-        ]
+        requests = batch.requests
+        alone = len(requests) == 1
+        arrays: list[Array | None] = []
+        for index, (port, source, shape) in enumerate(
+            zip(self._ports, first.sources, first.shapes, strict=True)
+        ):
+            if source < 0:
+                arrays.append(None)
+            elif alone:
+                arrays.append(port.array(shape, requests[0].data[source]))
+            elif batch.uniform:
+                joined = b"".join([request.data[source] for request in requests])
+                arrays.append(port.array((batch.rows, *shape[1:]), joined))
+            else:
+                arrays.append(port.array((batch.rows, *shape[1:]), self._joined(batch, index)))
+        return arrays
 
     @staticmethod
     def _joined(batch: Batch, index: int) -> bytes:
-        if batch.uniform:
-            source = batch.requests[0].plan.sources[index]
-            return b"".join([request.data[source] for request in batch.requests])
         return b"".join([request.data[request.plan.sources[index]] for request in batch.requests])

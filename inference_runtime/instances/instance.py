@@ -62,7 +62,8 @@ class Instance:
     def run(self, batch: Batch) -> Execution:
         """On this very thread; for models that take microseconds."""
         execution = self._runner.run(self._backend, batch)
-        self._stats.busy_ns += execution.times.compute_ns
+        times = execution.times
+        self._stats.busy_ns += times.finished_ns - times.started_ns
         return execution
 
     def run_in_thread(self, batch: Batch, finished: Finished) -> None:

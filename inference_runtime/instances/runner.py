@@ -42,8 +42,7 @@ class BatchRunner:
         started_ns = clock()
         try:
             arrays = self._gather(batch)
-            indexes = self._scatterer.wanted(batch)
-            names = self._names(batch, indexes)
+            indexes, names = self._wanted(batch)
             gathered_ns = clock()
             outputs = backend.execute(arrays, names)
             inferred_ns = clock()
@@ -77,8 +76,9 @@ class BatchRunner:
     def _gather(self, batch: Batch) -> list[Array | None]:
         return self._gatherer.gather(batch)
 
-    def _names(self, batch: Batch, indexes: tuple[int, ...]) -> tuple[str, ...]:
-        return self._scatterer.names(batch, indexes)
+    def _wanted(self, batch: Batch) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Indexes of the config's outputs that the batch asks for, and the names to ask the backend for."""
+        return self._scatterer.wanted(batch)
 
     def _scatter(
         self, batch: Batch, indexes: tuple[int, ...], outputs: Sequence[Array]

@@ -30,6 +30,9 @@ class _FixedColumn:
         else:
             self._buffer = to_wire(datatype, array)
 
+    def whole(self) -> Bytes:
+        return self._buffer
+
     def cut(self, start: int, rows: int) -> Bytes:
         size = self._row_size
         return self._buffer[start * size : (start + rows) * size]
@@ -50,6 +53,9 @@ class _BytesColumn:
     def __init__(self, array: Array, rows: int) -> None:
         self._elements: list[bytes] = array.ravel().tolist()
         self._row_length = len(self._elements) // rows if rows else 0
+
+    def whole(self) -> Bytes:
+        return join_bytes(self._elements)
 
     def cut(self, start: int, rows: int) -> Bytes:
         length = self._row_length
@@ -73,19 +79,14 @@ class Scatterer:
         self._datatypes = tuple(BY_WIRE[spec.datatype] for spec in config.outputs)
         self._heads: dict[Hashable, ResponseHead] = {}
 
-    def wanted(self, batch: Batch) -> tuple[int, ...]:
-        """Indexes of the config's outputs that at least one request of the batch asks for."""
-        first: RequestPlan = batch.requests[0].plan
+    def wanted(self, batch: Batch) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The config's outputs that at least one request of the batch asks for: indexes and names."""
         if batch.uniform:
-            return first.outputs
+            first: RequestPlan = batch.requests[0].plan
+            return first.outputs, first.output_names
         asked = {index for request in batch.requests for index in request.plan.outputs}
-        return tuple(sorted(asked))
-
-    def names(self, batch: Batch, indexes: tuple[int, ...]) -> tuple[str, ...]:
-        if batch.uniform:
-            names: tuple[str, ...] = batch.requests[0].plan.output_names
-            return names
-        return tuple(self._config.outputs[index].name for index in indexes)
+        indexes = tuple(sorted(asked))
+        return indexes, tuple(self._config.outputs[index].name for index in indexes)
 
     def scatter(
         self, batch: Batch, indexes: tuple[int, ...], arrays: Sequence[Array]
@@ -95,26 +96,27 @@ class Scatterer:
                 f"model '{self._model_name}' gave {len(arrays)} outputs where {len(indexes)} were asked for"
             )
         rows = batch.rows
-        columns = [self._column(*pair, rows) for pair in zip(indexes, arrays, strict=True)]
-        if self._batching:
-            tails = tuple([array.shape[1:] for array in arrays])
-        else:
-            tails = tuple([array.shape for array in arrays])
-        if batch.uniform:
-            plan: RequestPlan = batch.requests[0].plan
-            head = self._head(plan.outputs, plan.batch_size, tails)
-            if len(batch.requests) == 1:
-                return [InferResponse(head, [column.cut(0, rows) for column in columns])]
-            cuts = [column.cuts(len(batch.requests), plan.batch_size) for column in columns]
-            return [InferResponse(head, data) for data in zip(*cuts, strict=True)]
-        return self._scatter_mixed(batch, indexes, columns, tails)
+        columns: list[_Column] = []
+        shapes: list[Shape] = []
+        for index, array in zip(indexes, arrays, strict=True):
+            columns.append(self._column(index, array, rows))
+            shapes.append(array.shape)
+        if not batch.uniform:
+            return self._scatter_mixed(batch, indexes, columns, shapes)
+        plan: RequestPlan = batch.requests[0].plan
+        head = self._head(plan.outputs, plan.batch_size, shapes)
+        count = len(batch.requests)
+        if count == 1:
+            return [InferResponse(head, [column.whole() for column in columns])]
+        cuts = [column.cuts(count, plan.batch_size) for column in columns]
+        return [InferResponse(head, data) for data in zip(*cuts, strict=True)]
 
     def _scatter_mixed(
         self,
         batch: Batch,
         indexes: tuple[int, ...],
         columns: Sequence[_Column],
-        tails: tuple[Shape, ...],
+        shapes: Sequence[Shape],
     ) -> list[InferResponse]:
         place = {index: position for position, index in enumerate(indexes)}
         responses = []
@@ -123,19 +125,19 @@ class Scatterer:
             plan: RequestPlan = request.plan
             rows = plan.batch_size
             places = [place[index] for index in plan.outputs]
-            head = self._head(plan.outputs, rows, tuple([tails[at] for at in places]))
+            head = self._head(plan.outputs, rows, [shapes[at] for at in places])
             responses.append(InferResponse(head, [columns[at].cut(start, rows) for at in places]))
             start += rows
         return responses
 
     def _column(self, index: int, array: Array, rows: int) -> _Column:
         datatype = self._datatypes[index]
-        if self._batching and (array.ndim == 0 or array.shape[0] != rows):
+        if self._batching and array.shape[:1] != (rows,):
             raise Internal(
                 f"output '{self._config.outputs[index].name}' of model '{self._model_name}' has shape "
                 f"{shape_text(array.shape)} for a batch of {rows}: its first dimension must be the batch size"
             )
-        if array.dtype != datatype.dtype:
+        if array.dtype is not datatype.dtype and array.dtype != datatype.dtype:
             raise Internal(
                 f"output '{self._config.outputs[index].name}' of model '{self._model_name}' has data-type "
                 f"{array.dtype}, but the config says {datatype.wire}"
@@ -144,7 +146,9 @@ class Scatterer:
             return _BytesColumn(array, rows)
         return _FixedColumn(datatype.wire, array, rows)
 
-    def _head(self, outputs: tuple[int, ...], rows: int, tails: tuple[Shape, ...]) -> ResponseHead:
+    def _head(self, outputs: tuple[int, ...], rows: int, shapes: Sequence[Shape]) -> ResponseHead:
+        """`shapes` are those of the whole batch; `rows` of them are the request's."""
+        tails = tuple([shape[1:] for shape in shapes] if self._batching else shapes)
         key = (outputs, rows, tails)
         head = self._heads.get(key)
         if head is None:

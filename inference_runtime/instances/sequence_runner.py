@@ -28,9 +28,9 @@ class SequenceBatchRunner(BatchRunner):
         batch = cast(SequenceBatch, batch)
         return [*super()._gather(batch.all_rows), *self._injected.arrays(batch)]
 
-    def _names(self, batch: Batch, indexes: tuple[int, ...]) -> tuple[str, ...]:
-        names = super()._names(batch, indexes)
-        return names + tuple(n for n in self._injected.state_outputs if n not in names)
+    def _wanted(self, batch: Batch) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        indexes, names = super()._wanted(batch)
+        return indexes, names + tuple(n for n in self._injected.state_outputs if n not in names)
 
     def _scatter(
         self, batch: Batch, indexes: tuple[int, ...], outputs: Sequence[Array]
@@ -38,7 +38,7 @@ class SequenceBatchRunner(BatchRunner):
         batch = cast(SequenceBatch, batch)
         answers = super()._scatter(batch.all_rows, indexes, outputs[: len(indexes)])
         if self._injected.state_outputs:
-            names = self._names(batch, indexes)
+            _, names = self._wanted(batch)
             self._injected.keep(batch, dict(zip(names, outputs, strict=True)))
         return [answers[place] for place in batch.places]
 

@@ -78,7 +78,7 @@ class RuntimeCore:
         # The two calls of the hot path, without a hop through this object.
         self.infer = self._router.infer  # … which gives way while requests are traced
         self.cancel = self._router.cancel
-        self.unit_header = self._router.unit_header
+        self.unit_header = self._router.unit_headers.get
         self._tracer = parts.tracer
         self._tracer.on_switch = self._switch_tracing
         self._switch_tracing()
@@ -144,8 +144,7 @@ class RuntimeCore:
 
     def unit_headers(self) -> dict[str, str]:
         """By model, where a sticky table keys on one."""
-        names = [table.model for table in self._traffic.tables()]
-        return {name: header for name in names if (header := self._router.unit_header(name))}
+        return dict(self._router.unit_headers)
 
     # What there is
 

@@ -53,6 +53,8 @@ class Router:
         # Requests refused before there was a version to count them at, by outcome.
         self.unrouted = {"client_fault": 0, "rejected": 0}
         self._sequences = SequenceRouting(registry, traffic, _prepare)
+        # By model, where its traffic table is sticky: the header whose value keeps a client on its arm.
+        self.unit_headers: dict[str, str] = {}
 
     def rebuild(self) -> None:
         """All routes, from what serves and from the tables; cheap, and only when either changes."""
@@ -60,6 +62,11 @@ class Router:
         for identity in self._registry.names():
             names.update((identity, bare_name(identity)))
         self._routes = {name: self._route(name) for name in names}
+        # In place, since hot paths keep its `get`.
+        self.unit_headers.clear()
+        for name, route in self._routes.items():
+            if route.split is not None and route.split.unit_header:
+                self.unit_headers[name] = route.split.unit_header
 
     def _route(self, name: str) -> Route:
         serving = self._registry.serving(name)
@@ -87,11 +94,6 @@ class Router:
             "accepting new inference requests"
         )
         self._refuse(request, fault, None)
-
-    def unit_header(self, name: str) -> str:
-        """The header whose value keeps a client on its arm; "" when there is none."""
-        route = self._routes.get(name)
-        return route.split.unit_header if route is not None and route.split is not None else ""
 
     def fallbacks(self, name: str) -> int:
         route = self._routes.get(name)
@@ -122,7 +124,7 @@ class Router:
                 plan = _new_plan(version, request)
             request.plan = plan
             # Sizes of strings are -1 in a plan, so that they always get the closer look.
-            if tuple(map(len, request.data)) != plan.byte_sizes:
+            if (request.sizes or tuple(map(len, request.data))) != plan.byte_sizes:
                 check_data(request, plan, utf8=version.utf8_strings)
         except RuntimeFault as fault:
             self._refuse(request, fault, version)

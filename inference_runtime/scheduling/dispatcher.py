@@ -156,7 +156,8 @@ class Dispatcher:
         self._dispatching = True
         try:
             now_ns = self._clock()
-            self._expire(now_ns)
+            if self._queue.next_expiry_ns:
+                self._expire(now_ns)
             self._send_batches(now_ns)
         finally:
             self._dispatching = False
@@ -166,47 +167,45 @@ class Dispatcher:
 
     def _send_batches(self, now_ns: int) -> None:
         began_ns = now_ns
-        group = self._group
-        while self._queue:
+        group, queue, placement = self._group, self._queue, self._placement
+        while queue.size:
             instance = group.acquire()
             if instance is None:
                 if group.recovering:
                     self._wake_at(now_ns + RECOVERY_PAUSE_NS, now_ns)
                 return
-            step = self._batcher.next_batch(self._queue, now_ns)
+            step = self._batcher.next_batch(queue, now_ns)
             if not isinstance(step, Batch):
                 group.give_back(instance)
                 if step is not None:
                     self._await_company(step.at_ns, now_ns)
                 return
             self._inflight.start(step.requests)
-            size = step.input_bytes() if self._placement.by_bytes else 0
-            if not self._placement.inline(step.rows, size):
+            size = step.input_bytes() if placement.by_bytes else 0
+            if not placement.inline(step.rows, size):
                 instance.run_in_thread(step, self._finished)
                 continue
-            now_ns = self._run_inline(instance, step)
-            if not self._batcher.eager or now_ns - began_ns > TURN_NS:
+            execution = instance.run(step)
+            group.release(instance)
+            took_ns = execution.times.finished_ns - execution.times.started_ns
+            placement.measured(step.rows, took_ns, inline=True, input_bytes=size)
+            self._settle(instance, execution)
+            if not self._batcher.eager:
+                self._schedule_turn()
+                return
+            now_ns = self._clock()
+            if now_ns - began_ns > TURN_NS:
                 self._schedule_turn()
                 return
 
-    def _run_inline(self, instance: Instance, batch: Batch) -> int:
-        execution = instance.run(batch)
-        self._group.release(instance)
-        self._measured(execution, inline=True)
-        self._settle(instance, execution)
-        return self._clock()
-
     def _finished(self, instance: Instance, execution: Execution) -> None:
         self._group.release(instance)
-        self._measured(execution, inline=False)
-        self._dispatch()  # first of all: the instance computes while the answers are written
-        self._settle(instance, execution)
-
-    def _measured(self, execution: Execution, *, inline: bool) -> None:
         batch, placement = execution.batch, self._placement
         size = batch.input_bytes() if placement.by_bytes else 0
         took_ns = execution.times.compute_ns
-        placement.measured(batch.rows, took_ns, inline=inline, input_bytes=size)
+        placement.measured(batch.rows, took_ns, inline=False, input_bytes=size)
+        self._dispatch()  # first of all: the instance computes while the answers are written
+        self._settle(instance, execution)
 
     def _settle(self, instance: Instance, execution: Execution) -> None:
         if self._order is None:
@@ -214,7 +213,8 @@ class Dispatcher:
         else:
             for owner, due in self._order.finished(execution.batch.number, (instance, execution)):
                 self._inflight.settle(due, owner.device, self._clock())
-        self._after_settling()
+        if self._draining:
+            self._after_settling()
 
     def _after_settling(self) -> None:
         if self._draining and self._inflight.count == 0:
@@ -231,7 +231,7 @@ class Dispatcher:
             self._inflight.fail(request, stopping(request), self._clock())
 
     def _schedule_turn(self) -> None:
-        if self._queue and not self._turn_due:
+        if self._queue.size and not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
 

@@ -62,17 +62,23 @@ class DynamicBatcher:
         self._preferred = frozenset(batching.preferred_batch_sizes)
         self._largest = max(self._preferred, default=0)
         self._delay_ns = batching.max_queue_delay_ns
+        # Whatever waits is sent, up to the limit: a complete config always prefers at least the largest size.
+        self._all_sizes = self._preferred <= {self._limit}
+        self._takes_all = self._delay_ns == 0 and self._all_sizes
         self._number = 0
         self._revision = -1
         self._start_over(-1)
 
     def hurry(self) -> None:
         self._delay_ns = 0
+        self._takes_all = self._all_sizes
 
     def next_batch(self, queue: RequestQueue, now_ns: int) -> Batch | WaitUntil | None:
-        if len(queue) == 1 and self._delay_ns == 0:
-            return self._send(queue, 1, next(queue.waiting()).plan.batch_size)
         if self._takes_all:
+            if queue.size == 1:
+                self._number += 1
+                requests = queue.take(1)
+                return Batch(requests, requests[0].plan.batch_size, self._number)
             batch = self._alike(queue)
             if batch is not None:
                 return batch
@@ -88,10 +94,6 @@ class DynamicBatcher:
         if self._closed or self._rows >= self._largest or overdue:
             return self._send(queue, self._count, self._rows)
         return WaitUntil(self._oldest_ns + self._delay_ns)
-
-    @property
-    def _takes_all(self) -> bool:
-        return self._delay_ns == 0 and not self._preferred
 
     def _alike(self, queue: RequestQueue) -> Batch | None:
         """As many as fit of single rows of one plan, the usual case; None where the queue begins otherwise."""

@@ -331,7 +331,8 @@ class EnsembleScheduler:
         call: _Call = request.context
         run = call.run
         run.calls.discard(request)
-        run.compute_ns += request.compute_ns
+        if request.times is not None:
+            run.compute_ns += request.times.compute_ns
         if run.backpressure is not None:
             run.backpressure.ended(call.step, call.key)
         self._accept(call, answer)

@@ -102,9 +102,11 @@ class Inflight:
             answers = self._settle_each(execution, device, now_ns)
         else:
             answers = execution.answers
-            self._stats.succeeded(device, execution.times, requests, now_ns)
+            rows = len(requests) * requests[0].plan.batch_size if batch.uniform else 0
+            self._stats.succeeded(device, execution.times, requests, now_ns, rows)
         for request in requests:
             request.state = SETTLED
+            request.times = execution.times
         self.count -= len(requests)
         self.running -= len(requests)
         for request, answer in zip(requests, answers, strict=True):
@@ -155,6 +157,7 @@ class Inflight:
             self._abandoned -= 1
             answer = cancelled()
         request.state = SETTLED
+        request.times = times
         self.count -= 1
         self.running -= 1
         if isinstance(answer, InferResponse):

@@ -27,7 +27,8 @@ class _Level:
 
 
 class RequestQueue:
-    """`revision` changes whenever the service order changes otherwise than by an arrival at its very end."""
+    """`size` is what `len` says, for hot paths. `revision` changes whenever the service order changes
+    otherwise than by an arrival at its very end."""
 
     def __init__(self, batching: DynamicBatching | None = None) -> None:
         self._batching = batching
@@ -38,12 +39,12 @@ class RequestQueue:
             self._only = self._add_level(0, QueuePolicy())
         elif batching.priority_levels == 0:
             self._only = self._add_level(0, batching.default_queue_policy)
-        self._size = 0
+        self.size = 0
         self.revision = 0
         self.next_expiry_ns = 0  # no request expires before; 0: none ever does
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def push(self, request: InferRequest) -> bool:
         """False: the request's level is full."""
@@ -53,7 +54,7 @@ class RequestQueue:
         if level.timeout_ns or request.deadline_ns:
             self._set_expiry(request, level)
         level.prompt.append(request)
-        self._size += 1
+        self.size += 1
         if level.delayed or level is not self._order[-1]:
             self.revision += 1
         return True
@@ -67,10 +68,15 @@ class RequestQueue:
 
     def take(self, count: int) -> list[InferRequest]:
         """Removes the first `count` in service order."""
-        self._size -= count
+        self.size -= count
         self.revision += 1
         if self._only is not None and not self._only.delayed:
-            popleft = self._only.prompt.popleft
+            prompt = self._only.prompt
+            if count == len(prompt):
+                every = list(prompt)
+                prompt.clear()
+                return every
+            popleft = prompt.popleft
             return [popleft() for _ in range(count)]
         taken: list[InferRequest] = []
         for level in self._order:
@@ -84,7 +90,7 @@ class RequestQueue:
             for requests in (level.prompt, level.delayed):
                 if request in requests:
                     requests.remove(request)
-                    self._size -= 1
+                    self.size -= 1
                     self.revision += 1
                     return True
         return False
@@ -96,7 +102,7 @@ class RequestQueue:
         expired: list[InferRequest] = []
         for level in self._order:
             self._expire_level(level, now_ns, expired)
-        self._size -= len(expired)
+        self.size -= len(expired)
         self.revision += 1
         self.next_expiry_ns = min(
             (request.expires_ns for request in self.waiting() if request.expires_ns), default=0

@@ -62,9 +62,9 @@ class InferRequest:
     """
 
     __slots__ = (
-        "arm", "backpressure", "cancelled", "compute_ns", "context", "data", "deadline_ns", "done", "expires_ns",
-        "first_response_ns", "generation", "head", "id", "partial", "plan", "queue_ns",
-        "received_ns", "responses", "state", "traffic_unit", "version",
+        "arm", "backpressure", "cancelled", "context", "data", "deadline_ns", "done", "expires_ns",
+        "first_response_ns", "generation", "head", "id", "partial", "plan",
+        "received_ns", "responses", "sizes", "state", "times", "traffic_unit", "version",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class InferRequest:
         self.context = context  # the front end's own: where the answer goes
         self.received_ns = received_ns  # time.monotonic_ns() when the request was complete
         self.id = id_
+        self.sizes: tuple[int, ...] | None = None  # lengths of `data`, where the caller knows them
         self.partial: Done | None = None
         self.backpressure: Backpressure | None = None  # with `partial`: whether more is welcome now
         self.deadline_ns = 0  # grpc-timeout; 0: none
@@ -95,8 +96,7 @@ class InferRequest:
         self.plan: Any = None  # spec.request_plan.RequestPlan: how its data meets that version
         self.arm = ""
         self.generation = 0
-        self.queue_ns = 0
-        self.compute_ns = 0
+        self.times: Any = None  # telemetry.durations.ExecutionTimes, once its execution has ended
         self.responses = 0  # how many a decoupled model has given
         self.first_response_ns = 0  # when the first of them came
 

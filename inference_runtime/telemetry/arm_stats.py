@@ -1,7 +1,7 @@
 """The counters of one arm of a version's traffic: what its clients saw since the process started."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.latency import BOUNDS_NS, BUCKETS
@@ -43,32 +43,29 @@ class ArmStats:
         self.latency = [0] * BUCKETS  # successful requests, from complete request to answer
 
     def succeeded(
-        self, requests: Iterable[InferRequest], times: ExecutionTimes, now_ns: int
-    ) -> tuple[int, int]:
-        """Their rows, and the sum of the moments they were received: sums of durations follow from it."""
-        started_ns = times.started_ns
-        compute_ns = times.finished_ns - started_ns
+        self, requests: Sequence[InferRequest], rows: int, times: ExecutionTimes, now_ns: int
+    ) -> int:
+        """The sum of the moments they were received: sums of durations follow from it."""
+        moments = [request.received_ns for request in requests]
+        received_ns = sum(moments)
+        count = len(moments)
         latency = self.latency
-        count = rows = received_ns = generation = 0
-        for request in requests:
-            moment_ns = request.received_ns
-            request.queue_ns = started_ns - moment_ns
-            request.compute_ns = compute_ns
-            latency[bisect_left(_INNER_BOUNDS_NS, now_ns - moment_ns)] += 1
-            generation = request.generation
-            count += 1
-            rows += request.plan.batch_size
-            received_ns += moment_ns
-        self.generation = generation
+        # Requests of one batch waited about as long: most often one bucket takes them all.
+        bucket = bisect_left(_INNER_BOUNDS_NS, now_ns - min(moments))
+        if count == 1 or bucket == bisect_left(_INNER_BOUNDS_NS, now_ns - max(moments)):
+            latency[bucket] += count
+        else:
+            for moment_ns in moments:
+                latency[bisect_left(_INNER_BOUNDS_NS, now_ns - moment_ns)] += 1
+        self.generation = requests[-1].generation
         self.successes += count
         self.inferences += rows
-        self.queue_ns += count * started_ns - received_ns
-        self.compute_ns += count * compute_ns
+        self.queue_ns += count * times.started_ns - received_ns
+        self.compute_ns += count * (times.finished_ns - times.started_ns)
         self.latency_ns += count * now_ns - received_ns
-        return rows, received_ns
+        return received_ns
 
     def answered_from_cache(self, request: InferRequest, queue_ns: int, now_ns: int) -> None:
-        request.queue_ns = queue_ns
         duration_ns = now_ns - request.received_ns
         self.latency[bisect_left(_INNER_BOUNDS_NS, duration_ns)] += 1
         self.generation = request.generation

@@ -91,18 +91,18 @@ class DurationDetail:
             return
         for request in requests:
             self.request.add(now_ns - request.received_ns)
-            self.queue.add(request.queue_ns)
+            self.queue.add(times.started_ns - request.received_ns)
         count = len(requests)
         self.compute_input.add(times.gathered_ns - times.started_ns, count)
         self.compute_infer.add(times.inferred_ns - times.gathered_ns, count)
         self.compute_output.add(times.finished_ns - times.inferred_ns, count)
 
-    def answered_from_cache(self, request: InferRequest, now_ns: int) -> None:
+    def answered_from_cache(self, request: InferRequest, queue_ns: int, now_ns: int) -> None:
         if self.first_responses is not None:
             self.first_responses.add(now_ns - request.received_ns)
         if self.summaries:
             self.request.add(now_ns - request.received_ns)
-            self.queue.add(request.queue_ns)
+            self.queue.add(queue_ns)
 
     def failed(self, request: InferRequest, now_ns: int) -> None:
         self._first_response(request, now_ns)

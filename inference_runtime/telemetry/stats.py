@@ -7,8 +7,6 @@ methods run on the event loop; an execution is one call, not one per request, to
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
 from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
@@ -17,8 +15,6 @@ from inference_runtime.telemetry.arm_stats import ArmStats
 from inference_runtime.telemetry.cache_stats import VersionCacheStats
 from inference_runtime.telemetry.durations import DurationDetail, ExecutionTimes
 from inference_runtime.telemetry.response_stats import ResponseCounts
-
-_arm_of = attrgetter("arm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +147,21 @@ class VersionStats:
         times: ExecutionTimes,
         requests: Sequence[InferRequest],
         now_ns: int,
+        rows: int = 0,
     ) -> None:
-        """All of `requests`, at least one and all of one execution, are answered now."""
+        """All of `requests`, at least one and all of one execution, are answered now. `rows`: 0 is not known."""
         self.latest_execution = times
         count = len(requests)
-        if count == 1:
-            rows, received_ns = self.arm(requests[0].arm).succeeded(requests, times, now_ns)
+        rows = rows or sum([request.plan.batch_size for request in requests])
+        names = {request.arm for request in requests}
+        if len(names) == 1:
+            received_ns = self.arm(names.pop()).succeeded(requests, rows, times, now_ns)
         else:
-            rows = received_ns = 0
-            for name, group in groupby(requests, _arm_of):
-                arm_rows, arm_received_ns = self.arm(name).succeeded(group, times, now_ns)
-                rows += arm_rows
-                received_ns += arm_received_ns
+            received_ns = 0
+            for name in names:
+                group = [request for request in requests if request.arm == name]
+                arm_rows = sum([request.plan.batch_size for request in group])
+                received_ns += self.arm(name).succeeded(group, arm_rows, times, now_ns)
         device.successes += count
         device.success_ns += count * now_ns - received_ns
         device.queue_ns += count * times.started_ns - received_ns
@@ -192,7 +191,7 @@ class VersionStats:
         device.queue_ns += queue_ns
         self.cache.count_hit(ended_ns - began_ns)
         if self.detail is not None:
-            self.detail.answered_from_cache(request, now_ns)
+            self.detail.answered_from_cache(request, queue_ns, now_ns)
 
     def missed_cache(self, lookup_ns: int, insertion_ns: int) -> None:
         """Besides what an answered request counts; to insert the answer is part of its duration."""
