@@ -2,6 +2,7 @@
 
 import asyncio
 
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.frontends.http1_application import HttpShared
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_reply import CONTINUE
@@ -14,6 +15,9 @@ from inference_runtime.frontends.http_routes import Entry, RouteTable, segments
 from inference_runtime.frontends.http_server import handler_entries
 from inference_runtime.frontends.http_settings import SettingsHandlers
 from inference_runtime.frontends.memory_budget import MemoryBudget
+from inference_runtime.spec.datatypes import BY_WIRE
+from inference_runtime.spec.messages import Bytes, InferRequest, TensorHead
+from inference_runtime.spec.tensors import BytesFramingError, count_bytes, element_count
 from tests.fuzz import quiet_loop
 from tests.inference_runtime.frontends.fake_core import FakeCore
 from tests.inference_runtime.frontends.serving import http_infer
@@ -23,11 +27,36 @@ _LIMIT = 4096  # of a body
 _QUIET_TURNS = 6
 
 
+class _StrictCore(FakeCore):
+    """Refuses, as the core does, tensors that are not what their heads say."""
+
+    def infer(self, request: InferRequest) -> None:
+        for head, data in zip(request.head.inputs, request.data, strict=True):
+            if not _fits(head, data):
+                request.done(
+                    request, InvalidArgument(f"input '{head.name}' does not fit its shape")
+                )
+                return
+        super().infer(request)
+
+
+def _fits(head: TensorHead, data: Bytes) -> bool:
+    row, count = BY_WIRE.get(head.datatype), element_count(head.shape)
+    if row is None or min(head.shape, default=0) < 0:
+        return False
+    if not row.item_size:
+        try:
+            return count_bytes(data, count) == count
+        except BytesFramingError:
+            return False
+    return len(data) == count * row.item_size
+
+
 class _World:
     """What the connections of one server share: known heads, remembered bodies, the budget."""
 
     def __init__(self) -> None:
-        self.core = FakeCore()
+        self.core = _StrictCore()
         self.budget = MemoryBudget(1 << 16)
         core = self.core
         infer = InferService(core, max_input_bytes=_LIMIT, max_body_bytes=2 * _LIMIT)
