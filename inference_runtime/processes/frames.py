@@ -32,7 +32,7 @@ CALL: Final = 6  # body: JSON of which, then what it is given
 ANSWERS: Final = (
     19  # number: of the head; count; body: the tickets, 4 bytes each, then the tensors of each
 )
-ANSWER: Final = 20  # one, number: of the head; body: JSON of the sizes, then the tensors
+ANSWER: Final = 20  # one, number: of the head; body: JSON of what else there is, then the tensors
 FAULT: Final = 21  # body: JSON
 RESPONSE_HEAD: Final = 22  # number; body: JSON
 FORGET_RESPONSES: Final = 23

@@ -119,6 +119,7 @@ class _FrontEnd:
                 host=http["host"],
                 port=http["port"],
                 options=read_http_options(http["options"]),
+                kv_cache_blocks=self._core.kv_cache_blocks,
             )
         if grpc is not None:
             self.starting = "GRPC"

@@ -104,7 +104,7 @@ class Intake:
         self._heads: dict[int, _Known] = {}
         self._requests: dict[int, _Asked] = {}
         self._taking: _Asked | None = None  # while the core is asked for it
-        self._answers = AnswerGroup(link, self._answer_sized)
+        self._answers = AnswerGroup(link, self._answer_alone)
         self._answer_heads: dict[tuple[ResponseHead, str], NamedHead] = {}
         self._latest: tuple[ResponseHead | None, str, NamedHead | None] = (None, "", None)
         self._calls: set[asyncio.Task[None]] = set()
@@ -237,7 +237,10 @@ class Intake:
             head, arm, named = self._latest
             if named is None or answer.head is not head or request.arm != arm:
                 named = self._named(request, answer)
-            self._answers.add(named, request.ticket, answer.data)
+            if request.partial is None:
+                self._answers.add(named, request.ticket, answer.data)
+            else:
+                self._answer_alone(named, request.ticket, answer.data)
         else:
             self._fault(request, answer, frames.REFUSED if request is self._taking else 0)
 
@@ -250,16 +253,17 @@ class Intake:
             return
         if isinstance(answer, InferResponse):
             named = self._named(request, answer)
-            self._answer_sized(named, request.ticket, answer.data, frames.PARTIAL)
+            self._answer_alone(named, request.ticket, answer.data, frames.PARTIAL)
         else:
             self._fault(request, answer, frames.PARTIAL)
 
-    def _answer_sized(
+    def _answer_alone(
         self, named: NamedHead, ticket: int, data: Sequence[Bytes], flags: int = 0
     ) -> None:
-        sizes, _ = frames.with_text([len(part) for part in data])
-        body = (sizes, *data)
-        self._send(frames.ANSWER, flags, named.number, ticket, body)
+        # A client of generate may have asked for the blocks; only its front end knows.
+        said = {"sizes": [len(part) for part in data], "blocks": self._core.kv_cache_blocks()}
+        prefix, _ = frames.with_text(said)
+        self._send(frames.ANSWER, flags, named.number, ticket, (prefix, *data))
 
     def _named(self, request: InferRequest, answer: InferResponse) -> NamedHead:
         """The answer's head, of which the front end knows when it is first used."""

@@ -1,7 +1,7 @@
 """The core as a front-end process sees it: requests go to the executor, answers come from there."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -108,6 +108,7 @@ class RemoteCore:
         self._group = RequestGroup(link, self._infer_sized, first_ticket=first_ticket)
         self._requests = self._group.underway
         self._answer_heads: dict[int, _AnswerHead] = {}
+        self._blocks: Mapping[str, float] = {}
         self._versions: Memo[bytes, VersionFacts] = Memo(limit_count=_VERSIONS)
         self.unit_header = catalogue.unit_header
         self._kinds: dict[int, Callable[[Bytes, int, int, int, int, int], None]] = {
@@ -246,8 +247,10 @@ class RemoteCore:
         self, message: Bytes, start: int, stop: int, flags: int, number: int, ticket: int
     ) -> None:
         known = self._answer_heads[number]
-        sizes, start = frames.read_text(message, start, stop)
-        data = frames.cut(message, start, stop, tuple(sizes))
+        said, start = frames.read_text(message, start, stop)
+        # JSON has no word for what is not finite.
+        self._blocks = {kind: n for kind, n in said["blocks"].items() if n is not None}
+        data = frames.cut(message, start, stop, tuple(said["sizes"]))
         self._end(ticket, flags, known.version, known.arm, InferResponse(known.head, data))
 
     def _faulted(
@@ -304,6 +307,10 @@ class RemoteCore:
         self.log.change(**frames.read_json(message, start, stop))
 
     # What there is
+
+    def kv_cache_blocks(self) -> Mapping[str, float]:
+        """As they were when the answer was sent that is being handed over now."""
+        return self._blocks
 
     def model_config(self, name: str, version: str) -> pb.ModelConfig:
         return self._catalogue.config(name, version)

@@ -41,6 +41,15 @@ class TritonPythonModel:
 )
 
 
+@pytest.fixture(
+    scope="module",
+    params=[(), ("--frontends=2",)],
+    ids=["one process", "front-end processes"],
+)
+def options(request, options):
+    return (*options, *request.param)
+
+
 @pytest.fixture(scope="module")
 def world(world):
     write_python_model(
