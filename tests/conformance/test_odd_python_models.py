@@ -50,6 +50,8 @@ NO_ERROR = 'answer = pb_utils.InferenceResponse(error="just a text")'
 NO_CODE = 'answer = pb_utils.InferenceResponse(error=pb_utils.TritonError("why", ["INTERNAL"]))'
 NO_TENSOR = "answer = pb_utils.InferenceResponse([42])"
 NO_WORDS = "raise Speechless()"
+NO_TIME = 'answer = pb_utils.InferenceRequest(model_name="single", timeout="soon").exec()'
+NO_FLAGS = 'answer = pb_utils.InferenceRequest(model_name="single", flags=1 << 70).exec()'
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,8 @@ def ask(server, model, code, shape=(1,)):
         (NO_CODE, "why"),
         (NO_TENSOR, "AttributeError"),
         (NO_WORDS, "Speechless"),
+        (NO_TIME, "TypeError"),
+        (NO_FLAGS, "OverflowError"),
     ],
 )
 def test_the_client_is_told_and_the_process_goes_on(odd, code, told):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,14 @@ RELEASE_ALL = 1
 RELEASE_RESCHEDULE = 2
 # Between two questions to the server whether a request was cancelled.
 _ASK_EVERY_SECONDS = 0.02
+
+
+def _integer(value: Any) -> int:
+    """Raises TypeError or OverflowError for what can not travel as one."""
+    number = operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"{number} does not fit into 64 bits")
+    return number
 
 
 class PreferredMemory:
@@ -67,9 +76,9 @@ class InferenceRequest:
         self._inputs = list(inputs)
         self._requested = tuple(requested_output_names)
         self._model_name = model_name
-        self._model_version = model_version
-        self._flags = flags
-        self._timeout = timeout
+        self._model_version = _integer(model_version)
+        self._flags = _integer(flags)
+        self._timeout = _integer(timeout)
         self._trace = trace or InferenceTrace()
         self._parameters = parameter_rules.checked(parameters)
         self._priority = 0
