@@ -81,8 +81,11 @@ class VersionLoader:
     async def _load_ensemble(
         self, polled: PolledModel, version: int, composing: ComposingModels
     ) -> LoadedVersion:
+        began = time.monotonic()
         labels = await self.threads.loading(lambda: label_lines(polled, polled.proto))
-        return self._ensembles.load(polled, version, composing, labels)
+        loaded = self._ensembles.load(polled, version, composing, labels)
+        loaded.stats.load_seconds = time.monotonic() - began
+        return loaded
 
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()

@@ -11,6 +11,7 @@ import pytest
 from inference_runtime.errors import Internal, InvalidArgument, NotFound, RuntimeFault, Unavailable
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from tests.inference_runtime.core_world import core_world, data_of, eventually, head_of
+from tests.inference_runtime.routing.ensembles import CHAIN, write_adders, write_ensemble
 from tests.onnx_models import add_constant, add_sub, slow, write_model
 
 ALL = "version_policy { all { } }"
@@ -389,3 +390,15 @@ async def test_an_exit_refuses_the_new_and_finishes_the_old(tmp_path):
         await world.lifecycle.shut_down()
         assert not isinstance(await accepted, RuntimeFault)
         assert world.core.inflight() == {}
+
+
+async def test_what_a_load_took_is_told_of_ensembles_too(tmp_path):
+    write_adders(tmp_path)
+    write_ensemble(tmp_path, "chain", CHAIN)
+    async with core_world(tmp_path) as world:
+        for name in ("plus1", "plus10", "chain"):
+            await world.load(name)
+        text = world.core.metrics_text().decode()
+        for name in ("plus1", "chain"):
+            line = f'nv_model_load_duration_secs{{model="{name}",version="1"}} '
+            assert float(text.partition(line)[2].split()[0]) > 0
