@@ -140,7 +140,14 @@ class RuntimeCore:
         self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False
     ) -> RegionUse:
         """Raises RuntimeFault for a region that is not there, or not for this client."""
-        return RegionUse(self.regions, plan, done, local=local, in_turn=in_turn)
+        refused = self._router.count_unrouted
+        try:
+            return RegionUse(
+                self.regions, plan, done, local=local, in_turn=in_turn, refused=refused
+            )
+        except RuntimeFault as fault:
+            refused(fault)
+            raise
 
     def unit_headers(self) -> dict[str, str]:
         """By model, where a sticky table keys on one."""

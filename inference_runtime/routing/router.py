@@ -164,14 +164,18 @@ class Router:
             raise Unavailable(_STARTING)
         return self._registry.find(request.head.model_name, request.head.version)
 
+    def count_unrouted(self, fault: RuntimeFault) -> None:
+        """A request is refused that no version has seen."""
+        client = fault.reason is FailureReason.CLIENT
+        self.unrouted["client_fault" if client else "rejected"] += 1
+
     def _refuse(
         self, request: InferRequest, fault: RuntimeFault, version: LoadedVersion | None
     ) -> None:
         if version is None:
             if self._sequences.take(request):
                 return
-            client = fault.reason is FailureReason.CLIENT
-            self.unrouted["client_fault" if client else "rejected"] += 1
+            self.count_unrouted(fault)
         refuse(request, fault, version.stats if version is not None else None)
 
 

@@ -91,8 +91,12 @@ class CachingScheduler:
         if sum(map(len, request.data)) <= INLINE_BYTES:
             self._look_up(request, self._digests.of(request.plan, request.data), began_ns)
             return
+        try:
+            future = self._loop.run_in_executor(None, self._digests.of, request.plan, request.data)
+        except RuntimeError:  # the system gives no more threads now
+            self._look_up(request, self._digests.of(request.plan, request.data), began_ns)
+            return
         self._hashing.add(request)
-        future = self._loop.run_in_executor(None, self._digests.of, request.plan, request.data)
         future.add_done_callback(partial(self._digested, request, began_ns))
 
     def cancel(self, request: InferRequest) -> None:

@@ -31,7 +31,9 @@ class RegionUse:
     not be overtaken.
     """
 
-    __slots__ = ("_copied", "_done", "_held", "_in_turn", "_inputs", "_outputs", "_regions")
+    __slots__ = (
+        "_copied", "_done", "_held", "_in_turn", "_inputs", "_outputs", "_refused", "_regions",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -41,12 +43,15 @@ class RegionUse:
         *,
         local: bool,
         in_turn: bool = False,
+        refused: Callable[[RuntimeFault], None] = lambda fault: None,
     ) -> None:
+        """`refused` hears of a request that goes no further than here because of its regions."""
         if regions.options.enabled:
             regions.check_client(local=local)
         self._regions = regions
         self._done = done
         self._in_turn = in_turn
+        self._refused = refused
         self._inputs = {index: _place(regions, span) for index, span in plan.inputs.items()}
         self._outputs = {name: _place(regions, span) for name, span in plan.outputs.items()}
         places = (*self._inputs.values(), *self._outputs.values())
@@ -88,8 +93,12 @@ class RegionUse:
             if not done.cancelled():
                 then(done.result())
 
-        future = asyncio.get_running_loop().run_in_executor(None, _attempt, work)
-        future.add_done_callback(finish)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(None, _attempt, work)
+        except RuntimeError:  # the system gives no more threads now
+            then(_attempt(work))
+        else:
+            future.add_done_callback(finish)
 
     def _go(
         self,
@@ -98,6 +107,7 @@ class RegionUse:
         data: Sequence[Bytes] | RuntimeFault,
     ) -> None:
         if isinstance(data, RuntimeFault):
+            self._refused(data)
             self._end(request, data)
         elif request.cancelled:  # the client left while its data was read
             self._end(request, Cancelled("the client has left"))

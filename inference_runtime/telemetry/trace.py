@@ -1,6 +1,7 @@
 """One traced request: what happened to it and when, and how that is written down."""
 
 import json
+import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from inference_runtime.spec.model_identity import bare_name
 from inference_runtime.spec.tensors import to_array
 from inference_runtime.telemetry.durations import ExecutionTimes
 from inference_runtime.telemetry.trace_settings import TENSORS, TIMESTAMPS, TraceValues
+
+logger = logging.getLogger(__name__)
 
 Finished = Callable[["Trace"], None]
 Moment = tuple[str, int]  # name and monotonic nanoseconds
@@ -165,9 +168,13 @@ class Trace:
     def _keep(self, activity: str, heads: Sequence[TensorHead], data: Sequence[Any]) -> None:
         if TENSORS not in self.values.levels:
             return
-        for head, part in zip(heads, data, strict=False):
-            if isinstance(part, (bytes, bytearray, memoryview)):  # and not in shared memory
-                self.tensors.append((activity, head, bytes(part)))
+        try:
+            for head, part in zip(heads, data, strict=False):
+                if isinstance(part, (bytes, bytearray, memoryview)):  # and not in shared memory
+                    self.tensors.append((activity, head, bytes(part)))
+        except Exception:
+            # Of memory there may be too little for a copy: that costs the trace, and not the request.
+            logger.exception("tensors of a request could not be traced")
 
     def rows(self) -> list[dict[str, Any]]:
         """As tritonserver's trace file has it."""

@@ -1,6 +1,8 @@
 """Which version answers a request, and how a table splits what names none."""
 
 import asyncio
+import os
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -15,8 +17,12 @@ from inference_runtime.errors import (
     RuntimeFault,
     Unavailable,
 )
+from inference_runtime.shared_memory.regions import RegionOptions
+from inference_runtime.spec.messages import InferRequest
+from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 from inference_runtime.spec.traffic import bucket_of
 from tests.inference_runtime.core_world import core_world, data_of, eventually, head_of
+from tests.inference_runtime.shared_memory.objects import shm_object
 from tests.onnx_models import add_constant, add_sub, failing, write_model
 
 ALL = "version_policy { all { } }"
@@ -213,6 +219,31 @@ async def test_refusals_are_counted_once_with_a_reason(tmp_path):
         text = world.core.metrics_text().decode()
         assert "nv_inference_request_success" in text
         assert 'runtime_unrouted_requests_total{outcome="client_fault"} 1' in text
+
+
+async def test_requests_refused_for_their_shared_memory_are_counted_once(tmp_path):
+    write_versions(tmp_path, 1)
+    answers: list[Any] = []
+
+    def unrouted(world) -> str:
+        text = world.core.metrics_text().decode()
+        return re.search(r'unrouted_requests_total{outcome="client_fault"} (\d+)', text)[1]
+
+    async with core_world(tmp_path) as world:
+        regions, local = world.core.regions, {"local": True}
+        regions.options = RegionOptions(enabled=True)
+        plan = RegionPlan({0: RegionSpan("r", 0, 16)})
+        with pytest.raises(NotFound):
+            world.core.region_use(plan, lambda *_: None, **local)
+        assert unrouted(world) == "1"
+        with shm_object(bytes(4096)) as path:
+            regions.register_system("r", path.name, 0, 4096)
+            os.truncate(path, 0)
+            use = world.core.region_use(plan, lambda _, answer: answers.append(answer), **local)
+            use.start(InferRequest(HEAD, [b""], use.done, None, 0), world.core.infer)
+            regions.close()
+        assert isinstance(answers[0], InvalidArgument)
+        assert unrouted(world) == "2"
 
 
 async def test_a_waiting_request_can_be_cancelled_and_an_unrouted_one_too(tmp_path):

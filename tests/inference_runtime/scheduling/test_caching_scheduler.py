@@ -123,6 +123,16 @@ async def test_a_large_request_is_hashed_beside_the_loop_and_found_again(serve):
     assert served.statistics.inference_stats.cache_hit.count == 1
 
 
+async def test_a_large_request_is_hashed_also_when_there_are_no_threads(serve, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    served = serve(ResponseCache(MIB))
+    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+    assert isinstance(await served.ask(length=INLINE_BYTES), InferResponse)
+    assert served.scheduler.inflight == 0
+
+
 async def test_a_request_that_is_cancelled_while_it_is_hashed_ends_at_once(serve):
     served = serve(ResponseCache(64 * MIB))
     request = served.submit(length=INLINE_BYTES)

@@ -333,6 +333,21 @@ async def test_a_client_that_left_while_its_data_was_read_costs_no_execution():
     assert memory.closed
 
 
+async def test_what_is_large_is_copied_also_when_there_are_no_threads(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    regions, memory = held_regions()
+    memory.free.set()
+    asked = Asked(regions, RegionPlan({0: RegionSpan("r", 0, BIG)}), [b""])
+    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+    asked.start()
+    assert asked.given == [asked.request]
+    asked.use.done(asked.request, ANSWER)
+    regions.unregister(RegionKind.SYSTEM, "r")
+    assert memory.closed
+
+
 async def test_nothing_is_written_for_a_client_that_has_left():
     regions, memory = held_regions()
     asked = Asked(regions, RegionPlan({}, {"O": RegionSpan("r", 0, 8)})).start()

@@ -7,7 +7,7 @@ import pytest
 
 from inference_runtime.cli import UsageError, parse
 from inference_runtime.errors import InvalidArgument
-from inference_runtime.spec.messages import InferRequest, RequestHead
+from inference_runtime.spec.messages import InferRequest, RequestHead, TensorHead
 from inference_runtime.telemetry.trace import read_traceparent
 from inference_runtime.telemetry.trace_export import SpanExporter
 from inference_runtime.telemetry.trace_settings import (
@@ -93,6 +93,20 @@ def run(tracer: Tracer, model="m"):
     request.done(request, InvalidArgument("refused"))
     assert len(answers) == 1
     return trace
+
+
+def test_a_tensor_that_can_not_be_copied_costs_its_trace_and_not_its_request(tmp_path, caplog):
+    tracer = Tracer(TraceOptions(levels=("TENSORS",), rate=1, file=str(tmp_path / "t")))
+    gone = memoryview(b"1234")
+    gone.release()
+    answers = []
+    head = RequestHead("m", "", (TensorHead("IN", "INT32", (1,)),))
+    request = InferRequest(head, [gone], lambda _, answer: answers.append(answer), None, 1)
+    tracer.begin(request)
+    request.done(request, InvalidArgument("refused"))
+    tracer.close()
+    assert len(answers) == 1
+    assert "could not be traced" in caplog.text
 
 
 def test_traces_of_one_file_are_written_early_when_many_have_gathered(tmp_path):
