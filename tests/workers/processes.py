@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from django.db import connection
+from tests.control_plane_environment import control_plane_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,14 +22,7 @@ class Processes:
     def __init__(self, *, home: Path, redis_url: str) -> None:
         self._home = home
         self._started: list[subprocess.Popen[bytes]] = []
-        self._environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "webapp.settings",
-            "SWITCHYARD_HOME": str(home),
-            "SWITCHYARD_SECRET_KEY": "for tests only",
-            "DATABASE_URL": f"sqlite:///{connection.settings_dict['NAME']}",
-            "REDIS_URL": redis_url,
-        }
+        self._environment = control_plane_environment(home=home, redis_url=redis_url)
 
     def __enter__(self) -> Self:
         return self

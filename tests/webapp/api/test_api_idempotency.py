@@ -1,17 +1,16 @@
 """Idempotency-Key on every POST that makes something: run once, answered alike, never for another body."""
 
 import io
-import threading
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
 from rest_framework.test import APIClient
 
 from tests.publishing import named_file
 from tests.webapp.api.described import Description
 from tests.webapp.api.paths import snapshot
+from tests.webapp.at_once import at_once
 from tests.webapp.rollouts.yard import Yard
 from tests.world import World, assert_problem
 
@@ -110,10 +109,8 @@ def test_an_answer_with_a_secret_is_not_kept_and_the_call_not_run_again(
 def test_two_at_once_run_once(station: Yard, name: str) -> None:
     station.version(3)
     path, body, _ = MAKING[name]
-    answers = _at_once(
-        lambda client: _post(client, path, body),
-        [station.world.api_client("admin") for _ in range(4)],
-    )
+    clients = [station.world.api_client("admin") for _ in range(4)]
+    answers = at_once([partial(_post, client, path, body) for client in clients])
     made = [each for each in answers if each.status_code < 300]
     assert made
     assert sum("Idempotency-Replayed" not in each for each in made) == 1
@@ -149,22 +146,3 @@ def test_a_key_is_a_short_text(world: World, key: str) -> None:
         "/api/v1/models", {"name": "new"}, headers={"Idempotency-Key": key}
     )
     assert_problem(answer, 400, "BAD_IDEMPOTENCY_KEY")
-
-
-def _at_once(act: Callable[[APIClient], Any], clients: list[APIClient]) -> list[Any]:
-    gate, answers = threading.Barrier(len(clients)), list[Any]()
-
-    def one(client: APIClient) -> None:
-        gate.wait(10)
-        try:
-            answers.append(act(client))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=one, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(answers) == len(clients)
-    return answers

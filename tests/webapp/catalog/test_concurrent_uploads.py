@@ -1,14 +1,13 @@
 """Several uploads at once: numbers stay unique, parts stay whole."""
 
 import hashlib
-import threading
-from collections.abc import Callable, Sequence
+from functools import partial
 
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import connection
 
 from tests import onnx_models
 from tests.publishing import Publishing, onnx_bytes
+from tests.webapp.at_once import at_once
 from tests.webapp.uploads.parts import PART, part_of, start
 from webapp.catalog.models import InferenceModel, ModelVersion
 from webapp.catalog.services import upload_complete, version_create
@@ -33,7 +32,7 @@ def test_versions_uploaded_at_once_get_different_numbers(publishing: Publishing)
         )
         version_create(model=model, upload=upload, actor=olga)
 
-    _all_at_once([one] * 8)
+    at_once([one] * 8)
     numbers = sorted(ModelVersion.objects.values_list("number", flat=True))
     assert numbers == list(range(1, 9))
     for job in Job.objects.all():
@@ -48,13 +47,11 @@ def test_the_same_part_sent_twice_at_once_is_one_whole_part(publishing: Publishi
     upload = Upload.objects.get(id=row["id"])
     good = part_of(content, 1)
 
-    def send(body: bytes) -> Callable[[], None]:
-        def one() -> None:
-            upload_part(upload=upload, number=1, source=_Source(body))
+    def send(body: bytes) -> None:
+        upload_part(upload=upload, number=1, source=_Source(body))
 
-        return one
-
-    _all_at_once([send(bytes([number]) * PART) for number in range(6)] + [send(good)] * 2)
+    bodies = [*(bytes([number]) * PART for number in range(6)), good, good]
+    at_once([partial(send, body) for body in bodies])
     payload = publishing.home / "uploads" / upload.id / "payload"
     with payload.open("rb") as file:
         on_disk = hashlib.sha256(file.read(PART)).hexdigest()
@@ -65,14 +62,13 @@ def test_completing_at_once_makes_one_version(publishing: Publishing) -> None:
     row = start(publishing.world.api_client(), MODEL[:PART])
     upload = Upload.objects.get(id=row["id"])
     upload_part(upload=upload, number=1, source=_Source(MODEL[:PART]))
-    jobs: list[str] = []
 
-    def complete() -> None:
+    def complete() -> str:
         mine = Upload.objects.get(id=upload.id)
         _, job = upload_complete(upload=mine, actor=publishing.world.olga)
-        jobs.append(job.id)
+        return job.id
 
-    _all_at_once([complete] * 6)
+    jobs = at_once([complete] * 6)
     assert len(jobs) == 6
     assert len(set(jobs)) == 1
     assert ModelVersion.objects.count() == 1
@@ -85,24 +81,3 @@ class _Source:
     def read(self, size: int) -> bytes:
         block, self._left = self._left[:size], self._left[size:]
         return block
-
-
-def _all_at_once(tasks: Sequence[Callable[[], None]]) -> None:
-    barrier = threading.Barrier(len(tasks))
-    problems: list[BaseException] = []
-
-    def run(task: Callable[[], None]) -> None:
-        try:
-            barrier.wait(timeout=10)
-            task()
-        except Exception as problem:  # noqa: BLE001 (shown below)
-            problems.append(problem)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert not problems, problems

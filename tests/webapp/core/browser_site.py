@@ -1,6 +1,5 @@
 """The web process as a real server beside a test, for Chromium to look at."""
 
-import os
 import shutil
 import socket
 import subprocess
@@ -13,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from django.db import connection, connections
+from django.db import connections
+
+from tests.control_plane_environment import control_plane_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 CHROMIUM_ARGUMENTS = [
@@ -40,14 +41,7 @@ class Site:
             self.port = probe.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
         self._home = home
-        self._environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "webapp.settings",
-            "SWITCHYARD_HOME": str(home),
-            "SWITCHYARD_SECRET_KEY": "for tests only",
-            "DATABASE_URL": f"sqlite:///{connection.settings_dict['NAME']}",
-            "REDIS_URL": redis_url,
-        }
+        self._environment = control_plane_environment(home=home, redis_url=redis_url)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, limit_s: float = 40) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.webapp.serving.steps import EDGE
 from tests.world import World
 from webapp.catalog.choices import VersionState
 from webapp.catalog.models import InferenceModel, ModelVersion
@@ -106,3 +107,12 @@ def yard(transactional_db, settings, tmp_path):
     yield made
     for address in (runtime.grpc_address, *made.others):
         stand_in(address, None)
+
+
+@pytest.fixture
+def edge(yard):
+    """A runtime that answers at EDGE and is not registered yet."""
+    fake = FakeRuntime(yard.repository)
+    stand_in(EDGE["grpc_address"], fake)
+    yield fake
+    stand_in(EDGE["grpc_address"], None)

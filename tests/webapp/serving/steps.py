@@ -2,6 +2,8 @@
 
 from webapp.serving.services import deployment_remove, deployment_request, traffic_set
 
+EDGE = {"http_address": "10.0.0.1:8000", "grpc_address": "10.0.0.1:8001"}
+
 
 def deploy(yard, version, **more):
     job = deployment_request(version=version, actor=yard.world.olga, **more)

@@ -2,15 +2,13 @@
 
 import pytest
 
-from tests.webapp.serving.steps import deploy, two_versions
+from tests.webapp.serving.steps import EDGE, deploy, two_versions
 from tests.world import assert_problem
 from webapp.audit.models import AuditEvent
 from webapp.jobs.models import Job
-from webapp.runtime_client.connections import stand_in
-from webapp.runtime_client.fake import FakeRuntime
 from webapp.serving.models import Deployment, Runtime
 
-NEW = {"name": "edge", "http_address": "10.0.0.1:8000", "grpc_address": "10.0.0.1:8001"}
+NEW = {"name": "edge", **EDGE}
 
 
 @pytest.fixture
@@ -21,14 +19,6 @@ def operator(yard):
 @pytest.fixture
 def admin(yard):
     return yard.world.api_client("admin")
-
-
-@pytest.fixture
-def edge(yard):
-    fake = FakeRuntime(yard.repository)
-    stand_in(NEW["grpc_address"], fake)
-    yield fake
-    stand_in(NEW["grpc_address"], None)
 
 
 def test_deploy_is_an_operation_that_can_be_followed(yard, operator):

@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.webapp.serving.steps import deploy, undeploy
+from tests.webapp.serving.steps import EDGE, deploy, undeploy
 from webapp.audit.models import AuditEvent
 from webapp.core.errors import Conflict, InvalidInput, PermissionRefused
-from webapp.runtime_client.connections import stand_in
-from webapp.runtime_client.fake import FakeRuntime
 from webapp.serving.choices import RuntimeHealth
 from webapp.serving.models import Runtime
 from webapp.serving.selectors import embedded_runtime
@@ -17,19 +15,9 @@ from webapp.serving.services import (
     runtime_update,
 )
 
-ADDRESSES = {"http_address": "10.0.0.1:8000", "grpc_address": "10.0.0.1:8001"}
-
-
-@pytest.fixture
-def edge(yard):
-    fake = FakeRuntime(yard.repository)
-    stand_in(ADDRESSES["grpc_address"], fake)
-    yield fake
-    stand_in(ADDRESSES["grpc_address"], None)
-
 
 def register(yard, name="edge", **more):
-    given = {"addresses": ADDRESSES, "actor": yard.world.ada} | more
+    given = {"addresses": EDGE, "actor": yard.world.ada} | more
     return runtime_register(name=name, **given)
 
 
@@ -54,7 +42,7 @@ def test_one_that_answers_is_registered_with_what_it_said(yard, edge):
     assert runtime.health == RuntimeHealth.READY
     assert runtime.server_name == "fake"
     assert AuditEvent.objects.get(action="runtime.register", actor_name="ada").after == {
-        "name": "edge", **ADDRESSES, "metrics_address": "",
+        "name": "edge", **EDGE, "metrics_address": "",
     }  # fmt: skip
 
 
@@ -86,7 +74,7 @@ def test_one_that_does_not_answer_is_refused_with_the_reason_unless_saved_anyway
 )
 def test_addresses_that_cannot_be_are_refused_by_field(yard, field, value):
     with pytest.raises(InvalidInput) as refusal:
-        register(yard, addresses=ADDRESSES | {field: value})
+        register(yard, addresses=EDGE | {field: value})
     assert refusal.value.errors[0]["pointer"] == f"/{field}"
 
 

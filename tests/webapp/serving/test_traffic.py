@@ -2,10 +2,12 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
+from tests.webapp.at_once import at_once
 from tests.webapp.serving.steps import deploy, split, two_versions
 from webapp.audit.models import AuditEvent
 from webapp.core.errors import Conflict, InvalidInput
@@ -200,17 +202,7 @@ def test_two_writers_at_once_both_count_and_the_last_one_is_everywhere(yard):
     two_versions(yard)
     weights = [0.01 * number for number in range(1, 9)]
 
-    def write(weight):
-        try:
-            split(yard, round(weight, 4))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=write, args=(weight,)) for weight in weights]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([partial(split, yard, round(weight, 4)) for weight in weights])
     table = TrafficTable.objects.get()
     assert table.generation == 1 + len(weights)
     deadline = time.monotonic() + 5
