@@ -1,7 +1,7 @@
 """Traces as JSON on disk: one array in one file, or a file for every so many traces.
 
 Writing happens on a thread of its own, which starts with the first trace and ends with `close`. What
-waits for it is bounded: a file with one array is written to early when much has gathered.
+waits for it is bounded: a file is written to early when much has gathered.
 """
 
 import logging
@@ -25,11 +25,13 @@ _WRITES: Final = 16  # that may wait for the disk
 class _Gathered:
     """What waits to be written of those traced by one owner's settings."""
 
-    __slots__ = ("size", "traces")
+    __slots__ = ("index", "size", "traces", "written")
 
     def __init__(self) -> None:
         self.traces: list[Trace] = []
         self.size = 0
+        self.index = -1  # of the file that was begun for them, of those that have a number
+        self.written = 0  # how many are in it
 
 
 class TraceFile:
@@ -46,27 +48,36 @@ class TraceFile:
         gathered = self._gathered.setdefault(owner, _Gathered())
         gathered.traces.append(trace)
         gathered.size += trace.size
-        enough = min(log_frequency, _GATHER) or _GATHER
-        if len(gathered.traces) >= enough or gathered.size > _GATHER_BYTES:
+        if 0 < log_frequency <= gathered.written + len(gathered.traces):
             self.flush(owner, log_frequency)
+        elif len(gathered.traces) >= _GATHER or gathered.size > _GATHER_BYTES:
+            self._submit(gathered, log_frequency)
 
     def flush(self, owner: str, log_frequency: int) -> None:
+        """The next of them go to another file, where files have numbers."""
         gathered = self._gathered.pop(owner, None)
-        if gathered is None:
-            return
+        if gathered is not None and gathered.traces:
+            self._submit(gathered, log_frequency)
+
+    def _submit(self, gathered: _Gathered, log_frequency: int) -> None:
+        traces, gathered.traces, gathered.size = gathered.traces, [], 0
         self._writing = {future for future in self._writing if not future.done()}
         if len(self._writing) >= _WRITES:
-            logger.error("%d traces were dropped: the disk does not keep up", len(gathered.traces))
+            logger.error("%d traces were dropped: the disk does not keep up", len(traces))
             return
-        path = self._path
+        path, append = self._path, self._begun
         if log_frequency:
-            path = f"{path}.{self._index}"
-            self._index += 1
-        append = not log_frequency and self._begun
-        self._begun |= not log_frequency
+            append = gathered.written > 0
+            if not append:
+                gathered.index = self._index
+                self._index += 1
+            path = f"{path}.{gathered.index}"
+            gathered.written += len(traces)
+        else:
+            self._begun = True
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "trace-file")
-        work = self._writer.submit(_write, Path(path), gathered.traces, append=append)
+        work = self._writer.submit(_write, Path(path), traces, append=append)
         self._writing.add(work)
 
     def close(self, log_frequency: Callable[[str], int]) -> None:

@@ -119,6 +119,20 @@ def test_traces_of_one_file_are_written_early_when_many_have_gathered(tmp_path):
     assert [head["id"] for head in heads] == list(range(1, 1501))
 
 
+def test_a_numbered_file_has_as_many_traces_as_were_asked_for(tmp_path):
+    file = tmp_path / "t"
+    options = TraceOptions(levels=("TIMESTAMPS",), rate=1, log_frequency=2300, file=str(file))
+    tracer = Tracer(options)
+    for _ in range(2500):
+        run(tracer)
+    tracer.close()
+    found = []
+    for path in sorted(tmp_path.iterdir()):
+        heads = [row for row in json.loads(path.read_text()) if "model_name" in row]
+        found.append((path.name, len(heads)))
+    assert found == [("t.0", 2300), ("t.1", 200)]
+
+
 def test_a_file_that_can_not_be_written_costs_nobody_anything(tmp_path, caplog):
     tracer = Tracer(TraceOptions(levels=("TIMESTAMPS",), rate=1, file=str(tmp_path / "no/t")))
     run(tracer)
