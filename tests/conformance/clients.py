@@ -88,3 +88,10 @@ class Client:
         from google.protobuf import json_format
 
         return json_format.MessageToDict(metadata, preserving_proto_field_name=True)
+
+
+def constant(client: Client, model: str, version: str = "") -> float:
+    """What a model of `add_constant` adds: tests tell versions by it."""
+    zeros = {"INPUT0": np.zeros((1, 4), np.float32)}
+    result = client.ask(model, zeros, model_version=version)
+    return float(result.as_numpy("OUTPUT0")[0, 0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import Client
+from tests.conformance.clients import Client, constant
 from tests.conformance.runtime_process import find_ports, runtime
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
 from tests.onnx_models import add_constant, write_model
@@ -29,11 +29,6 @@ def upload(s3, path, name, constant, *, version=1, prefix="r", config=ALL):
     write_model(path / "made", name, add_constant(constant), version=version, config=config)
     s3.upload(path / "made" / name, f"{prefix}/{name}")
     shutil.rmtree(path / "made")
-
-
-def answer(client, name, version="") -> float:
-    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
-    return float(result.as_numpy("OUTPUT0")[0, 0])
 
 
 def counted(client, name, version) -> int:
@@ -58,7 +53,11 @@ def test_models_in_s3_and_in_a_directory_are_loaded_reloaded_in_part_and_unloade
         assert copies(state / "model-copies") == []
         client.load_model("far")
         client.load_model("near")
-        assert [answer(client, "far", "1"), answer(client, "far"), answer(client, "near")] == [
+        assert [
+            constant(client, "far", "1"),
+            constant(client, "far"),
+            constant(client, "near"),
+        ] == [
             1,
             2,
             7,
@@ -67,18 +66,18 @@ def test_models_in_s3_and_in_a_directory_are_loaded_reloaded_in_part_and_unloade
         # Only the version that changed is loaded anew.
         upload(s3, tmp_path, "far", 20, version=2)
         client.load_model("far")
-        assert [answer(client, "far", "1"), answer(client, "far")] == [1, 20]
+        assert [constant(client, "far", "1"), constant(client, "far")] == [1, 20]
         assert counted(client, "far", "1") == 2
         client.unload_model("far")
         server.wait_for(lambda: copies(state / "model-copies") == [], "the copies are removed")
-        assert answer(client, "near") == 7
+        assert constant(client, "near") == 7
         client.load_model("far")
         client.close()
         assert server.terminate() == 0
         assert copies(state / "model-copies") == []
     with runtime(tmp_path / "r", tmp_path / "log2", *options) as server:
         client = Client(server, "http")
-        assert answer(client, "far") == 20
+        assert constant(client, "far") == 20
         client.close()
 
 
@@ -104,7 +103,7 @@ def test_polling_follows_the_store_and_an_outage_unloads_nothing(s3, tmp_path):
     options = ("--repository-poll-secs=1",)
     with runtime(s3.url("r"), tmp_path / "log", *options, mode="poll") as server:
         client = Client(server, "http")
-        assert answer(client, "far") == 1
+        assert constant(client, "far") == 1
         upload(s3, tmp_path, "late", 5)
         server.wait_for(lambda: client.is_model_ready("late"), "the new model")
         s3.delete("r/late/")
@@ -112,7 +111,7 @@ def test_polling_follows_the_store_and_an_outage_unloads_nothing(s3, tmp_path):
         s3.stop()
         server.wait_for(lambda: "stay as they are until it answers" in server.log, "the outage")
         before = server.log.count("can not be read")
-        server.wait_for(lambda: answer(client, "far") == 1, "an answer")
+        server.wait_for(lambda: constant(client, "far") == 1, "an answer")
         index = client.get_model_repository_index()
         assert [entry["state"] for entry in index if entry["name"] == "far"] == ["READY"]
         assert server.log.count("until it answers") == 1
@@ -130,7 +129,7 @@ def test_a_load_from_a_store_that_does_not_answer_says_so_and_what_serves_goes_o
             client.load_model("far")
         assert "failed to load 'far', failed to poll from model repository" in str(caught.value)
         assert "can not be read" in str(caught.value)
-        assert answer(client, "far") == 1
+        assert constant(client, "far") == 1
         client.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import json_format
 from tritonclient.utils import InferenceServerException
 
+from tests.conformance.clients import constant
 from tests.conformance.config_cases import ALL_CASES, WHOLE
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_constant, add_sub, failing, write_model
@@ -47,11 +48,6 @@ def loaded_config(client, repository, name, model, text: str | None = None) -> d
     config = config_of(client, name)
     client.unload_model(name)
     return config
-
-
-def answer(client, name, version="") -> float:
-    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
-    return float(result.as_numpy("OUTPUT0")[0, 0])
 
 
 def test_check_111_a_model_alone_gets_the_reference_config(client, repository):
@@ -157,7 +153,7 @@ def test_check_117_what_fits_its_checksum_is_loaded(client, repository):
         f'{{ key: "MD5:1/model.onnx" value: "{digest}" }} }} }}'
     )
     client.load_model("c117_sum")
-    assert answer(client, "c117_sum") == 1
+    assert constant(client, "c117_sum") == 1
     client.unload_model("c117_sum")
 
 
@@ -180,7 +176,7 @@ def test_check_119_directories_that_are_no_versions_are_ignored(server, client, 
     for name in ("003", "abc", "warmup", "initial_state", "configs"):
         (repository / "c119" / name).mkdir(exist_ok=True)
     client.load_model("c119")
-    assert answer(client, "c119") == 1
+    assert constant(client, "c119") == 1
     start = "ignore version directory "
     assert f"{start}'003' which contains leading zeros in its directory name" in server.log
     assert f"{start}'abc' which fails to convert to integral number" in server.log
@@ -205,7 +201,7 @@ def test_check_120_the_policy_says_what_serves(client, repository, policy, serve
     client.load_model("c120")
     ready = [version for version in (1, 2, 3) if client.is_model_ready("c120", str(version))]
     assert ready == served
-    assert [answer(client, "c120", str(version)) for version in served] == served
+    assert [constant(client, "c120", str(version)) for version in served] == served
     client.unload_model("c120")
 
 
@@ -215,7 +211,7 @@ def test_check_121_the_highest_version_that_is_ready_answers(client, repository)
     for policy, highest in (("all { }", 10), ("specific { versions: [2] }", 2)):
         (repository / "c121/config.pbtxt").write_text(f"version_policy {{ {policy} }}")
         client.load_model("c121")
-        assert answer(client, "c121") == highest
+        assert constant(client, "c121") == highest
     client.unload_model("c121")
 
 

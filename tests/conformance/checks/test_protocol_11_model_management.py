@@ -4,10 +4,10 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from tests.conformance.clients import constant
 from tests.conformance.runtime_process import runtime
 from tests.conformance.traffic import traffic
 from tests.onnx_models import add_constant, write_model
@@ -47,11 +47,6 @@ def model(request, server, client):
     client.unload_model(name)
 
 
-def answer(client, name: str, version="") -> float:
-    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
-    return float(result.as_numpy("OUTPUT0")[0, 0])
-
-
 def states(client, name: str) -> dict[str, tuple[str, str]]:
     index = client.names(client.get_model_repository_index())
     entries = index if client.over_http else index.get("models", [])
@@ -72,7 +67,7 @@ def test_check_164_load_and_unload(server, client, model):
     assert states(client, model.name) == {"": ("", "")}
     client.load_model(model.name)
     assert states(client, model.name) == {"1": ("READY", "")}
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
     client.unload_model(model.name)
     server.wait_for(
         lambda: states(client, model.name) == {"1": ("UNAVAILABLE", "unloaded")}, "the unload"
@@ -98,7 +93,7 @@ def test_check_166_a_failed_load_fails_again(client, model):
         assert "version 2 is at UNAVAILABLE state: Internal: " in text
     write_model(model.parent, model.name, add_constant(2), version=2)
     client.load_model(model.name)
-    assert answer(client, model.name) == 2
+    assert constant(client, model.name) == 2
 
 
 def test_check_168_a_reload_that_fails_leaves_the_old_version_serving(client, model):
@@ -106,7 +101,7 @@ def test_check_168_a_reload_that_fails_leaves_the_old_version_serving(client, mo
     (model / "1/model.onnx").write_bytes(b"broken")
     refused(client.load_model, model.name)
     assert client.is_model_ready(model.name, "1")
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
 
 
 def test_check_169_a_config_stays_until_a_file_changes(client, model):
@@ -115,14 +110,14 @@ def test_check_169_a_config_stays_until_a_file_changes(client, model):
     assert not client.is_model_ready(model.name, "1")
     assert client.is_model_ready(model.name, "2")
     client.load_model(model.name)
-    assert answer(client, model.name) == 2
+    assert constant(client, model.name) == 2
     os.utime(model / "config.pbtxt")
     client.load_model(model.name)
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
     client.load_model(model.name, config=second)
     client.unload_model(model.name)
     client.load_model(model.name)
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
 
 
 def test_a_config_comes_back_as_it_went_in(client, model):
@@ -146,14 +141,14 @@ def test_check_170_files_serve_in_place_of_the_directory(client, model):
     client.load_model(model.name)
     error = refused(client.load_model, model.name, files=files)
     assert NOT_POLLED.format(model.name) in str(error)
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
     made = f"{model.name}_made"
     for name in (model.name, made):
         client.load_model(name, config=config, files=files)
-        assert answer(client, name) == 9
+        assert constant(client, name) == 9
     client.unload_model(made)
     client.load_model(model.name)
-    assert answer(client, model.name) == 1
+    assert constant(client, model.name) == 1
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "1/../../x", "y" * 256], ids=lambda p: p[:6])
@@ -210,7 +205,7 @@ def test_check_175_only_what_changed_is_loaded_anew(client, model):
     (model / "config.pbtxt").write_text(ALL)
     client.load_model(model.name)
     for _ in range(3):
-        answer(client, model.name, "1")
+        constant(client, model.name, "1")
     os.utime(model / "2/model.onnx")
     client.load_model(model.name)
     # Statistics belong to a loaded version: those of version 1 are still there, so it stayed.
@@ -223,10 +218,10 @@ def test_check_175_only_what_changed_is_loaded_anew(client, model):
 def test_check_175_another_policy_loads_and_unloads_the_difference(client, model):
     client.load_model(model.name)
     for _ in range(3):
-        answer(client, model.name, "1")
+        constant(client, model.name, "1")
     (model / "config.pbtxt").write_text(ALL)
     client.load_model(model.name)
-    assert answer(client, model.name) == 2
+    assert constant(client, model.name) == 2
     assert counted(client, model.name) == 3
     (model / "config.pbtxt").write_text("version_policy { specific { versions: [1] } }")
     client.load_model(model.name)

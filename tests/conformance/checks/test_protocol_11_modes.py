@@ -5,22 +5,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.conformance.clients import Client
+from tests.conformance.clients import Client, constant
 from tests.conformance.python_models import ONE_TO_ONE
 from tests.conformance.python_world import PythonWorld
 from tests.conformance.runtime_process import find_ports, runtime
 from tests.onnx_models import add_constant, write_model
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
-
-
-def answer(client, name: str, version="") -> float:
-    result = client.ask(name, {"INPUT0": np.zeros((1, 4), np.float32)}, model_version=version)
-    return float(result.as_numpy("OUTPUT0")[0, 0])
 
 
 def refused(call, *args) -> InferenceServerException:
@@ -61,7 +55,7 @@ def test_check_173_a_name_in_two_repositories(tmp_path):
             }
             assert "failed to poll from model repository" in str(refused(client.load_model, "m"))
             client.load_model("n")
-            assert answer(client, "n") == 2
+            assert constant(client, "n") == 2
             client.close()
 
 
@@ -76,19 +70,19 @@ def test_check_174_poll_mode_follows_the_repository(tmp_path):
         write_model(tmp_path / "made", "m", add_constant(2), version=2)
         (tmp_path / "made/m").rename(repository / "m")
         server.wait_for(lambda: client.is_model_ready("m"), "the added model")
-        assert answer(client, "m", "1") == 1
+        assert constant(client, "m", "1") == 1
         shutil.rmtree(repository / "m/1")
         server.wait_for(lambda: not client.is_model_ready("m", "1"), "the removed version")
-        error = refused(answer, client, "m", "1")
+        error = refused(constant, client, "m", "1")
         assert "Request for unknown model: 'm' version 1 is not at ready state" in str(error)
-        assert answer(client, "m") == 2
+        assert constant(client, "m") == 2
         (repository / "m/config.pbtxt").unlink()
         server.wait_for(
             lambda: client.get_model_config("m").config.max_batch_size == 4, "the defaults"
         )
         shutil.rmtree(repository / "m")
         server.wait_for(lambda: not client.is_model_ready("m"), "the removed model")
-        assert "has no available versions" in str(refused(answer, client, "m"))
+        assert "has no available versions" in str(refused(constant, client, "m"))
         client.close()
 
 
@@ -134,7 +128,7 @@ def test_check_178_many_loads_and_unloads_at_once_leave_a_server_that_serves(tmp
                 try:
                     call(name)
                     if random.random() < 0.3:
-                        answer(client, name)
+                        constant(client, name)
                 except InferenceServerException as error:
                     if "Request for unknown model" not in str(error):
                         unexpected.append(str(error))
@@ -146,7 +140,7 @@ def test_check_178_many_loads_and_unloads_at_once_leave_a_server_that_serves(tmp
         client = Client(server, "grpc")
         for number, name in enumerate(names):
             client.load_model(name)
-            assert answer(client, name) == number
+            assert constant(client, name) == number
         server.wait_for(server.ready, "readiness")
         client.close()
         assert server.terminate() == 0
@@ -164,7 +158,7 @@ def test_check_179_a_failed_model_and_readiness(tmp_path):
             client = Client(server, kind)
             assert client.is_server_live()
             assert not client.is_server_ready()
-            assert answer(client, "good") == 1
+            assert constant(client, "good") == 1
             client.close()
     options = (stay, "--strict-readiness=false")
     with runtime(tmp_path / "r", tmp_path / "log2", *options, mode="none") as server:
