@@ -1,5 +1,6 @@
 """The words of a command line, checked against the table of options."""
 
+import re
 from collections.abc import Sequence
 
 from inference_runtime.cli.options import BY_NAME, Kind, Option, Use
@@ -9,6 +10,7 @@ class UsageError(Exception):
     """The command line can not be meant; the text says what to change."""
 
 
+_NUMBER = re.compile("-?[0-9]{1,18}")
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -46,7 +48,7 @@ class Arguments:
     def _check(self, option: Option, value: str) -> None:
         if option.kind in (Kind.SWITCH, Kind.FLAG) and value.lower() not in SWITCH:
             raise UsageError(f'Bad option: "--{option.name}". Use true or false, not "{value}".')
-        if option.kind is Kind.NUMBER and not value.removeprefix("-").isdecimal():
+        if option.kind is Kind.NUMBER and _NUMBER.fullmatch(value) is None:
             raise UsageError(f'Bad option: "--{option.name}". Use a whole number, not "{value}".')
 
     def given(self, name: str) -> bool:

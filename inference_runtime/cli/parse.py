@@ -1,6 +1,7 @@
 """Arguments → RuntimeSettings."""
 
 import re
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -234,7 +235,7 @@ def _logs(given: Arguments) -> LogSettings:
     verbose = given.text("log-verbose").lower()
     if verbose in ("true", "false"):
         verbose = str(int(verbose == "true"))
-    if not verbose.isdecimal():
+    if re.fullmatch("[0-9]{1,9}", verbose) is None:  # the protocol reports it in 32 bits
         raise UsageError(f'Bad option: "--log-verbose". Use a whole number, not "{verbose}".')
     form = given.text("log-format")
     if form not in FORMATS:
