@@ -6,12 +6,13 @@ Also what a request costs either side. The executor's part is what limits a mach
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from bench import load
 from bench.served import Served, serve, verify, write_repository
@@ -35,13 +36,16 @@ class Row:
     failed: int = 0
 
     def line(self) -> str:
-        ratios = [several / one for several, one in zip(self.several, self.one, strict=True)]
-        spread = f"{statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}]"
+        faster = [several / one for several, one in zip(self.several, self.one, strict=True)]
         costs = (self.one_us, self.executor_us, self.front_ends_us)
-        cells = (f"{statistics.median(each):.0f}" for each in costs)
-        return (
-            f"| {self.model} | {self.protocol} | {spread} | {' | '.join(cells)} | {self.failed} |"
-        )
+        dearer = [(executor + front) / one for one, executor, front in zip(*costs, strict=True)]
+        cells = [self.model, self.protocol, _spread(faster)]
+        cells += [f"{statistics.median(each):.0f}" for each in costs]
+        return f"| {' | '.join([*cells, _spread(dearer), str(self.failed)])} |"
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}]"
 
 
 def main() -> int:
@@ -61,11 +65,11 @@ def main() -> int:
         _measure(Path(folder), rows, arguments)
     print(f"{arguments.connections} connections, {os.cpu_count()} cores.\n")
     print(
-        f"| model | protocol | --frontends {arguments.frontends} ÷ one process | CPU µs/request: ",
+        f"| model | protocol | --frontends {arguments.frontends} ÷ one process, requests/s | CPU µs/request: ",
         end="",
     )
-    print("one process | executor | front ends | failed |")
-    print("|---|---|---|---|---|---|---|")
+    print("one process | executor | front ends | together ÷ one process | failed |")
+    print("|---|---|---|---|---|---|---|---|")
     print("\n".join(row.line() for row in rows))
     return 1 if any(row.failed for row in rows) else 0
 
@@ -77,6 +81,11 @@ def _measure(folder: Path, rows: Sequence[Row], arguments: argparse.Namespace) -
     write_repository(repository, list(small.values()))
     options = f"--frontends={arguments.frontends}"
     with serve(repository) as one, serve(repository, options) as several:
+        for server in (one, several):  # what a start leaves to be done is done by the first load
+            load.measure(
+                server, small[_MODELS[0]], protocol=_PROTOCOLS[0],
+                connections=arguments.connections, seconds=1,
+            )  # fmt: skip
         for number in range(arguments.rounds):
             print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
             for row in rows:
@@ -90,33 +99,32 @@ def _measure(folder: Path, rows: Sequence[Row], arguments: argparse.Namespace) -
 def _load(
     row: Row, subject: Subject, server: Served, arguments: argparse.Namespace, *, alone: bool
 ) -> None:
-    children = [] if alone else _children(server.pid)
-    before = sum(map(_cpu_seconds, children))
+    children = _children(server.pid)
+    before = _cpu_seconds(server.pid), sum(map(_cpu_seconds, children))
     counted = server.counters(subject.name)[0]
     rate = load.measure(
         server, subject, protocol=row.protocol, connections=arguments.connections,
         seconds=arguments.seconds,
     )  # fmt: skip
+    answered = max(server.counters(subject.name)[0] - counted, 1)
+    executor_us = 1e6 * (_cpu_seconds(server.pid) - before[0]) / answered
     row.failed += rate.failed
     if alone:
         row.one.append(rate.per_second)
-        row.one_us.append(rate.cpu_us_per_request)
+        row.one_us.append(executor_us)
         return
-    answered = server.counters(subject.name)[0] - counted
-    spent = sum(map(_cpu_seconds, children)) - before
     row.several.append(rate.per_second)
-    row.executor_us.append(rate.cpu_us_per_request)
-    row.front_ends_us.append(1e6 * spent / max(answered, 1))
+    row.executor_us.append(executor_us)
+    row.front_ends_us.append(1e6 * (sum(map(_cpu_seconds, children)) - before[1]) / answered)
 
 
 def _children(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
-    return [int(line) for line in found.stdout.split()]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 if __name__ == "__main__":
