@@ -1,7 +1,6 @@
 """Arguments → RuntimeSettings."""
 
 import re
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
