@@ -27,11 +27,13 @@ _TICKET_LISTS: Final = [Struct(f"<{count}I") for count in range(_MOST + 1)]
 class Layout:
     """The sizes of the tensors of each request, or answer, of a frame."""
 
-    __slots__ = ("_spans", "most", "sizes", "total")
+    __slots__ = ("_cutter", "_spans", "most", "sizes", "total")
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         self.total = sum(sizes)
+        small = self.sizes if self.total < frames.VIEW_FROM else ()
+        self._cutter = Struct("".join(f"{size}s" for size in small))
         self._spans = [(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes))]
         self.most = max(1, min(_MOST, _MOST_BYTES // (HEAD_SIZE + self.total)))
 
@@ -40,17 +42,13 @@ class Layout:
         total = self.total
         if not total:
             return [[b""] * len(self.sizes)] * count
-        source = memoryview(message) if total >= frames.VIEW_FROM else message
-        stop = start + count * total
-        if count == 1:
-            return [[source[start + first : start + last] for first, last in self._spans]]
-        if len(self.sizes) == 1:
-            return [(source[at : at + total],) for at in range(start, stop, total)]
-        columns = [
-            [source[at : at + last - first] for at in range(start + first, stop, total)]
-            for first, last in self._spans
+        source = memoryview(message)[start : start + count * total]
+        if total < frames.VIEW_FROM:
+            return list(self._cutter.iter_unpack(source))
+        return [
+            [source[at + first : at + last] for first, last in self._spans]
+            for at in range(0, count * total, total)
         ]
-        return list(zip(*columns))  # noqa: B905 - they are equally long
 
 
 class NamedHead:
