@@ -46,6 +46,7 @@ class RunBackpressure:
         self._counts = dict.fromkeys(view.steps, 0)
         self._weights = dict.fromkeys(view.steps, 0)
         self._calls = dict.fromkeys(view.steps, 0)
+        self._waiting = 0  # all weights
         self._put_off: dict[int, deque[Key]] = {}
         self._heavy: dict[tuple[int, Key], int] = {}
         self._off = False
@@ -59,26 +60,27 @@ class RunBackpressure:
         if found is not None or self._off or step not in self._view.behind:
             return found
         if step in self._view.holdable or self._outer is not None:
-            portion = INNER_PORTION if self._is_inner(step) else PORTION
+            portion = INNER_PORTION if step in self._view.inner else PORTION
             found = self._producers[step] = Backpressure(portion, self._outer)
         return found
 
     def ready(self, step: int, key: Key) -> None:
         """All that the step needs at this key is there."""
-        size = sum(
-            len(value.data)
-            for tensor in self._view.deepest[step]
-            if (value := self._flow.value(tensor, key)) is not None
-        )
-        weight = 1 + size // BYTES_OF_ONE
-        if weight > 1:
-            self._heavy[step, key] = weight
+        size = 0
+        for tensor in self._view.deepest[step]:
+            value = self._flow.value(tensor, key)
+            if value is not None:
+                size += len(value.data)
+        weight = 1
+        if size >= BYTES_OF_ONE:
+            weight = self._heavy[step, key] = 1 + size // BYTES_OF_ONE
         self._counts[step] += 1
         self._weights[step] += weight
+        self._waiting += weight
 
     def put_off(self, step: int, key: Key) -> bool:
         """Whether it has to wait until enough others of its kind have ended; else it is taken to begin now."""
-        if self._is_inner(step) and (self._put_off.get(step) or not self._admits(step)):
+        if step in self._view.inner and (self._put_off.get(step) or not self._admits(step)):
             self._put_off.setdefault(step, deque()).append(key)
             return True
         self._calls[step] += 1
@@ -96,10 +98,14 @@ class RunBackpressure:
         self._ends += 1
         self._counts[step] -= 1
         self._calls[step] -= 1
-        self._weights[step] -= self._heavy.pop((step, key), 1) if self._heavy else 1
+        weight = self._heavy.pop((step, key), 1) if self._heavy else 1
+        self._weights[step] -= weight
+        self._waiting -= weight
 
     def too_many(self, step: int) -> bool:
         """Whether more waits behind the step than it may, held back or not."""
+        if self._waiting + self._flow.lacking_all <= MOST_WAITING:
+            return False
         return self._flow.lacking_outputs > MOST_WAITING or any(
             self._counts[each] + self._flow.lacking(each) > MOST_WAITING
             for each in self._view.behind[step]
@@ -107,7 +113,7 @@ class RunBackpressure:
 
     def look(self) -> None:
         """Something has arrived, or has ended."""
-        if self._off:
+        if self._off or (not self._held and self._waiting + self._flow.lacking_all <= HELD_ABOVE):
             return
         joining = self._flow.lacking_outputs
         for step, producer in self._producers.items():
@@ -137,9 +143,6 @@ class RunBackpressure:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _is_inner(self, step: int) -> bool:
-        return step in self._view.behind and self._view.graph.step_depth[step] > 0
 
     def _admits(self, step: int) -> bool:
         return self._off or (self._calls[step] < MOST_INNER_CALLS and step not in self._held)

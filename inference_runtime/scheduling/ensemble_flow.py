@@ -80,6 +80,7 @@ class EnsembleView:
             if (behind or self._joined(index))
             and all(steps[each].model_name != steps[index].model_name for each in behind)
         )
+        self.inner = frozenset(index for index in self.behind if graph.step_depth[index] > 0)
         # Per step, its inputs that there is one of for each time it runs.
         self.deepest = {
             index: tuple(
@@ -112,6 +113,7 @@ class EnsembleFlow:
     """One request's values. Every call returns what became possible by it."""
 
     view: EnsembleView
+    lacking_all: int = 0  # keys at which some of what a step, or the client, needs is not there yet
     _values: dict[str, dict[Key, Value | None]] = field(default_factory=dict)
     _waiting: dict[int, set[Key]] = field(default_factory=dict)  # by step: keys that lack a value
     _waiting_out: set[Key] = field(default_factory=set)
@@ -178,6 +180,7 @@ class EnsembleFlow:
     def _ready(
         self, tensors: Collection[str], waiting: set[Key], key: Key, depth: int
     ) -> list[Key]:
+        before = len(waiting)
         if len(key) == depth:
             waiting.add(key)
             candidates = [key]
@@ -185,6 +188,7 @@ class EnsembleFlow:
             candidates = sorted(each for each in waiting if each[: len(key)] == key)
         able = [each for each in candidates if self._has_all(tensors, each)]
         waiting.difference_update(able)
+        self.lacking_all += len(waiting) - before
         return able
 
     def _has_all(self, tensors: Collection[str], key: Key) -> bool:
