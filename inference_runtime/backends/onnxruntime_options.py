@@ -12,6 +12,7 @@ from inference_runtime.backends.onnxruntime_accelerators import (
 )
 from inference_runtime.errors import InvalidArgument
 
+MAX_THREADS = 1024
 _GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 1: "ORT_ENABLE_EXTENDED", 2: "ORT_DISABLE_ALL"}
 
 
@@ -47,8 +48,8 @@ def session_settings(
     return SessionSettings(
         # One thread by default: instances are the unit of parallelism, and pools sized to the
         # host make several sessions slower than one.
-        intra_op_threads=read.number("intra_op_thread_count", 1),
-        inter_op_threads=read.number("inter_op_thread_count", 1),
+        intra_op_threads=read.threads("intra_op_thread_count", 1),
+        inter_op_threads=read.threads("inter_op_thread_count", 1),
         parallel=read.parallel(),
         graph_level=_GRAPH_LEVELS.get(proto.optimization.graph.level, "ORT_ENABLE_ALL"),
         memory_arena=read.choice("enable_mem_arena", _SWITCH, True),
@@ -71,7 +72,7 @@ def _global_pool(model: str, options: Mapping[str, str]) -> tuple[int, int] | No
     server = _Reader(model, {}, options)
     if not server.choice("enable-global-threadpool", _SWITCH, False):
         return None
-    return server.number("intra_op_thread_count", 0), server.number("inter_op_thread_count", 0)
+    return server.threads("intra_op_thread_count", 0), server.threads("inter_op_thread_count", 0)
 
 
 class _Reader:
@@ -85,13 +86,18 @@ class _Reader:
     def _text(self, key: str) -> str | None:
         return self._parameters.get(key, self._options.get(key))
 
-    def number(self, key: str, default: int) -> int:
+    def threads(self, key: str, default: int) -> int:
         text = self._text(key)
         if text is None:
             return default
         if not text.isdecimal():
             raise InvalidArgument(
                 f"parameter '{key}' of model '{self._name}' must be a non-negative integer, got '{text}'"
+            )
+        # ONNX Runtime waits for ever for threads that the system does not give.
+        if len(text) > 4 or int(text) > MAX_THREADS:
+            raise InvalidArgument(
+                f"parameter '{key}' of model '{self._name}' must be {MAX_THREADS} at most, got '{text}'"
             )
         return int(text)
 

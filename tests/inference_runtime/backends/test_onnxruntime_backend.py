@@ -174,6 +174,8 @@ def test_threads_default_to_one_and_follow_model_then_server():
             "Expected values for  execution_mode are 0 or 1 but got 7 .",
         ),
         (parameter("intra_op_thread_count", "x"), "must be a non-negative integer, got 'x'"),
+        (parameter("intra_op_thread_count", "1025"), "must be 1024 at most, got '1025'"),
+        (parameter("inter_op_thread_count", 30 * "9"), "must be 1024 at most, got '9"),
         (
             'optimization { execution_accelerators { cpu_execution_accelerator { name: "foo" } } }',
             "unknown Execution Accelerator 'foo' is requested",
