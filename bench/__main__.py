@@ -7,7 +7,8 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import bare, command, goals, load, report
+from bench import command, goals, load, report
+from bench.bare import BareLoops, bare_loops
 from bench.served import Served, serve, verify, write_repository
 from bench.subjects import Subject, corpus_subjects
 from stack.corpus.models import Corpus
@@ -57,38 +58,33 @@ def _measure(subjects: list[Subject], arguments: argparse.Namespace) -> list[rep
         write_repository(Path(folder), subjects)
         for round_number in range(1, arguments.rounds + 1):
             print(f"round {round_number} of {arguments.rounds}", file=sys.stderr, flush=True)
-            # The server is up only while it is measured: an idle one still takes cache and turns.
-            limits = {s.name: _bare(s, arguments.seconds) for s in subjects}
-            with serve(Path(folder)) as served:
+            sizes = [(subject, batch) for subject in subjects for batch in (1, subject.batch)]
+            with serve(Path(folder)) as served, bare_loops(*sizes) as loops:
                 for subject in subjects:
                     verify(served, subject)
                 for row in rows:
-                    _measure_row(row, served, by_name[row.subject], limits, arguments.seconds)
+                    _measure_row(row, served, loops, by_name[row.subject], arguments.seconds)
     return rows
 
 
-def _bare(subject: Subject, seconds: float) -> tuple[float, float]:
-    single = bare.items_per_second(subject.file, subject.item, batch=1, seconds=seconds)
-    batched = bare.items_per_second(
-        subject.file, subject.item, batch=subject.batch, seconds=seconds
-    )
-    return single, max(single, batched)
-
-
 def _measure_row(
-    row: report.Row,
-    served: Served,
-    subject: Subject,
-    limits: dict[str, tuple[float, float]],
-    seconds: int,
+    row: report.Row, served: Served, loops: BareLoops, subject: Subject, seconds: int
 ) -> None:
+    """The loop before and after, as long together as the load."""
+    limits = [_bare(loops, subject, seconds / 4)]
     rate = load.measure(
         served, subject, protocol=row.protocol, connections=row.connections, seconds=seconds
     )
-    single, batched = limits[subject.name]
+    limits.append(_bare(loops, subject, seconds / 4))
     row.served.add(rate)
-    row.bare_single.append(single)
-    row.bare_batched.append(batched)
+    row.bare_single.append(sum(single for single, _ in limits) / 2)
+    row.bare_batched.append(sum(batched for _, batched in limits) / 2)
+
+
+def _bare(loops: BareLoops, subject: Subject, seconds: float) -> tuple[float, float]:
+    single = loops.items_per_second(subject, batch=1, seconds=seconds)
+    batched = loops.items_per_second(subject, batch=subject.batch, seconds=seconds)
+    return single, max(single, batched)
 
 
 def _machine() -> dict[str, str]:

@@ -5,7 +5,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import bare, load
+from bench import load
+from bench.bare import BareLoops, bare_loops
 from bench.peers import KSERVE, MLSERVER, NoPeer, Peer, serve_peer
 from bench.processes import ServerProcess
 from bench.series import Series
@@ -132,13 +133,13 @@ class _Round:
     measured: Measured
     seconds: int
 
-    def bare_loop(self, case: Case) -> None:
+    def bare_loop(self, loops: BareLoops, case: Case) -> None:
         """Right before the load that is compared with it, so that the machine is the same for both."""
         for server, batches in _BARE.get(case.name, {}).items():
             subject = self.subjects[case.model]
             rate = max(
-                bare.items_per_second(subject.file, subject.item, batch=b, seconds=self.seconds)
-                for b in batches
+                loops.items_per_second(subject, batch=batch, seconds=self.seconds)
+                for batch in batches
             )
             self.measured.of(case.name, server).per_second.append(rate)
 
@@ -148,7 +149,14 @@ class _Round:
         traced = ("--trace-config=level=TIMESTAMPS", "--trace-config=rate=1000",
                   f"--trace-config=triton,file={trace}")  # fmt: skip
         repository = self.folder / "repository"
+        compared = [
+            (self.subjects[case.model], batch)
+            for case in CASES
+            for batches in _BARE.get(case.name, {}).values()
+            for batch in batches
+        ]
         with (
+            bare_loops(*compared) as loops,
             serve(repository) as ours,
             serve(repository, *traced) as with_traces,
             serve(repository, "--frontends=2") as split,
@@ -158,7 +166,7 @@ class _Round:
                 OURS: ours, PROBE: probe, TRACED: with_traces, SPLIT: split,
             }  # fmt: skip
             for case in CASES:
-                self.bare_loop(case)
+                self.bare_loop(loops, case)
                 names = [name for name in case.servers if name in servers]
                 for name in reversed(names) if swapped else names:
                     self._load(case, name, servers[name])
