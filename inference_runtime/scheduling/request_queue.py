@@ -13,6 +13,8 @@ from inference_runtime.spec.model_config import DynamicBatching, QueuePolicy, Ti
 
 # Of levels that nobody waits in, so many are kept: a client may name a new one with every request.
 _MOST_LEVELS = 64
+# What has left stays in its level until it is an eighth, and this many: one pass takes all of it out.
+_FEWEST_GONE = 8
 
 
 class _Level:
@@ -40,6 +42,7 @@ class RequestQueue:
         elif batching.priority_levels == 0:
             self._only = self._add_level(0, batching.default_queue_policy)
         self.size = 0
+        self._gone: set[InferRequest] = set()  # removed, and still in their levels
         self.revision = 0
         self.next_expiry_ns = 0  # no request expires before; 0: none ever does
 
@@ -50,7 +53,10 @@ class RequestQueue:
         """False: the request's level is full."""
         level = self._only or self._level_of(request)
         if level.limit and len(level.prompt) + len(level.delayed) >= level.limit:
-            return False
+            if not self._gone:
+                return False
+            self._sweep()
+            return self.push(request)
         if level.timeout_ns or request.deadline_ns:
             self._set_expiry(request, level)
         level.prompt.append(request)
@@ -61,6 +67,8 @@ class RequestQueue:
 
     def waiting(self, position: int = 0) -> Iterator[InferRequest]:
         """In service order, from `position` on."""
+        if self._gone:
+            self._sweep()
         if self._only is not None and not self._only.delayed:
             return islice(self._only.prompt, position, None)
         ordered = chain.from_iterable(chain(level.prompt, level.delayed) for level in self._order)
@@ -68,6 +76,8 @@ class RequestQueue:
 
     def take(self, count: int) -> list[InferRequest]:
         """Removes the first `count` in service order."""
+        if self._gone:
+            self._sweep()
         self.size -= count
         self.revision += 1
         if self._only is not None and not self._only.delayed:
@@ -85,20 +95,26 @@ class RequestQueue:
                     taken.append(requests.popleft())
         return taken
 
-    def remove(self, request: InferRequest) -> bool:
+    def remove(self, request: InferRequest) -> None:
+        """One that waits. Thousands may leave at once: none of them is looked for among all the others."""
+        self._gone.add(request)
+        self.size -= 1
+        self.revision += 1
+        if not self.size or len(self._gone) > self.size // 8 + _FEWEST_GONE:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        gone, self._gone = self._gone, set()
         for level in self._order:
-            for requests in (level.prompt, level.delayed):
-                if request in requests:
-                    requests.remove(request)
-                    self.size -= 1
-                    self.revision += 1
-                    return True
-        return False
+            level.prompt = deque(r for r in level.prompt if r not in gone)
+            level.delayed = deque(r for r in level.delayed if r not in gone)
 
     def expire(self, now_ns: int) -> list[InferRequest]:
         """Removes and returns the requests that may not wait longer; puts others back as their policy says."""
         if not self.next_expiry_ns or now_ns < self.next_expiry_ns:
             return []
+        if self._gone:
+            self._sweep()
         expired: list[InferRequest] = []
         for level in self._order:
             self._expire_level(level, now_ns, expired)

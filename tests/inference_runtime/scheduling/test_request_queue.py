@@ -1,5 +1,7 @@
 """Protocol 4.3, queue policies and priorities; 9.8 rows 129 to 134 as far as a queue decides them."""
 
+import time
+
 from inference_runtime.scheduling.request_queue import RequestQueue
 from tests.inference_runtime.scheduling.stage import Clients, model_config
 
@@ -172,11 +174,44 @@ def test_the_order_changes_for_all_but_arrivals_at_its_end():
     assert queue.revision != revision
 
 
-def test_removes_what_is_asked_for_and_says_whether_it_was_there():
-    queue, clients = queue_of("")
+def test_removes_what_is_asked_for():
+    queue, clients = queue_of("default_queue_policy { max_queue_size: 2 }")
     stays, leaves = clients.request(), clients.request()
-    queue.push(stays)
     queue.push(leaves)
-    assert queue.remove(leaves)
-    assert not queue.remove(leaves)
+    queue.push(stays)
+    assert not queue.push(clients.request())
+    queue.remove(leaves)
+    assert len(queue) == 1
+    second = clients.request()
+    assert queue.push(second)
+    queue.remove(second)
     assert list(queue.waiting()) == [stays]
+    assert queue.take(1) == [stays]
+
+
+def test_a_request_that_has_left_does_not_expire():
+    queue, clients = queue_of("default_queue_policy { default_timeout_microseconds: 1000 }")
+    stays, leaves = clients.request(), clients.request()
+    queue.push(leaves)
+    queue.push(stays)
+    queue.remove(leaves)
+    assert queue.expire(MS) == [stays]
+    assert len(queue) == 0
+
+
+def test_when_many_leave_none_is_looked_for_among_all_the_others():
+    def seconds(count: int) -> float:
+        queue, clients = queue_of("")
+        requests = [clients.request() for _ in range(count)]
+        for request in requests:
+            queue.push(request)
+        began = time.perf_counter()
+        for request in reversed(requests):
+            queue.remove(request)
+        took = time.perf_counter() - began
+        assert len(queue) == 0
+        assert not queue._only.prompt
+        return took
+
+    # Twenty times as many took four hundred times as long.
+    assert min(seconds(10_000) for _ in range(3)) < 100 * min(seconds(500) for _ in range(3))
