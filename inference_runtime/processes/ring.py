@@ -22,7 +22,7 @@ _RECORD_SIZE: Final = _RECORD.size
 _pack_record: Final = _RECORD.pack_into
 _unpack_record: Final = _RECORD.unpack_from
 _WHOLE, _FIRST, _MORE, _GAP = 1, 2, 3, 4
-_ALIGN: Final = 16
+_PADDING: Final = 15  # records begin at multiples of 16
 # A message that is no larger goes through in one piece, as soon as there is room for all of it.
 _WHOLE_SHARE: Final = 4
 # When nobody reads, writing begins anew from here on: what is written before stays in the caches.
@@ -75,7 +75,7 @@ class RingWriter:
         read: int = self._marks[_READ]
         at = written % self._size
         start = at + _RECORD_SIZE
-        needed = _RECORD_SIZE + -(-count // _ALIGN) * _ALIGN
+        needed = _RECORD_SIZE + (count + _PADDING & ~_PADDING)
         if (
             count > self._whole
             or at + needed > self._size
@@ -110,7 +110,7 @@ class RingWriter:
     def _put(self, message: Message, kind: int, count: int) -> bool:
         read: int = self._marks[_READ]
         written = self._written
-        needed = _RECORD_SIZE + -(-count // _ALIGN) * _ALIGN
+        needed = _RECORD_SIZE + (count + _PADDING & ~_PADDING)
         at = written % self._size
         gap = 0
         if read == written and at > _NEAR:
@@ -152,17 +152,24 @@ class RingReader:
         while self._read != written:
             at = self._read % self._size
             size, kind, total = _unpack_record(self._room, at)
-            start = at + _RECORD_SIZE
             if kind == _GAP:
                 self._step(size, written)
                 continue
-            if start + size > self._size:
-                raise BrokenRing(f"a record of {size} bytes at {at}")
-            piece = self._room[start : start + size]
-            message = piece.tobytes() if kind == _WHOLE else self._collect(piece, kind, total)
-            self._step(_RECORD_SIZE + -(-size // _ALIGN) * _ALIGN, written)
-            if message is not None:
+            start = at + _RECORD_SIZE
+            stop = start + size
+            step = _RECORD_SIZE + (size + _PADDING & ~_PADDING)
+            if stop > self._size or step > written - self._read:
+                raise BrokenRing(
+                    f"a record of {size} bytes at {at}, {written - self._read} written"
+                )
+            if kind == _WHOLE:
+                message = self._room[start:stop].tobytes()
+                self._read = self._marks[_READ] = self._read + step
                 return message
+            whole = self._collect(self._room[start:stop], kind, total)
+            self._step(step, written)
+            if whole is not None:
+                return whole
         return None
 
     def release(self) -> None:
