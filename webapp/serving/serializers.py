@@ -3,6 +3,7 @@
 from typing import Any
 
 from webapp.catalog.models import InferenceModel
+from webapp.jobs.models import Job
 from webapp.serving.config_values import FIELDS, ServingValues
 from webapp.serving.models import LoadedConfig, Runtime, ServingConfig
 from webapp.serving.selectors import (
@@ -15,6 +16,7 @@ from webapp.serving.shapes import iso, placement_body, runtime_body
 
 __all__ = [
     "placement_body",
+    "plan_body",
     "runtime_body",
     "runtime_tag",
     "serving_config_body",
@@ -60,3 +62,8 @@ def serving_config_body(model: InferenceModel) -> dict[str, Any]:
             for one in LoadedConfig.objects.filter(model=model).select_related("runtime")
         ],
     }
+
+
+def plan_body(job: Job) -> dict[str, Any]:
+    """What a dry run would have asked for."""
+    return {"kind": job.kind, "target": job.target, "parameters": job.parameters}
