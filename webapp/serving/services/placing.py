@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from webapp.audit.services import audit_record
-from webapp.catalog import repository_writer
 from webapp.catalog.models import InferenceModel
 from webapp.runtime_client import types as wire
 from webapp.runtime_client.connection import RuntimeConnection
@@ -21,7 +19,7 @@ from webapp.serving.choices import DeploymentState
 from webapp.serving.config_composer import ComposedConfig
 from webapp.serving.config_values import ConfigProblem, ServingValues
 from webapp.serving.leases import Lease
-from webapp.serving.models import Deployment, LoadedConfig, Runtime, TrafficApplied
+from webapp.serving.models import Deployment, Runtime, TrafficApplied
 from webapp.serving.observation import Observation, observe
 from webapp.serving.pictures import picture_of
 from webapp.serving.progress import Progress
@@ -38,15 +36,19 @@ from webapp.serving.selectors import (
     ModelFacts,
     client_for,
     config_for,
-    loaded_config,
     runtime_facts,
     traffic_table,
+)
+from webapp.serving.services.loaded_configs import (
+    loaded_config_forget,
+    loaded_config_keep,
+    loaded_config_refused,
+    loaded_config_replaced,
 )
 from webapp.serving.services.marking import (
     deployment_failed,
     deployment_mark,
     deployments_mark,
-    retry_moment,
     runtime_mark,
     tables_mark,
     unload_refused,
@@ -127,7 +129,7 @@ class Placer:
         self.progress.step(f"reloading on {self.runtime.name}", 0.3)
         self.lease.check()
         self._client.load(self.model.name, composed.json)
-        self._loaded(composed, ready)
+        self._keep(composed, ready)
 
     def _facts(self) -> ModelFacts:
         (facts,) = runtime_facts(runtime=self.runtime, model=self.model)
@@ -188,9 +190,14 @@ class Placer:
                 )
             raise
         if not missing:
-            self._reloaded(composed)
-        self._loaded(composed, versions)
+            loaded_config_replaced(runtime=self.runtime, model=self.model, text=composed.text)
+        self._keep(composed, versions)
         return self._arrived(rows)
+
+    def _keep(self, composed: ComposedConfig, versions: tuple[int, ...]) -> None:
+        loaded_config_keep(
+            runtime=self.runtime, model=self.model, text=composed.text, versions=versions
+        )
 
     def _rows(self, versions: tuple[int, ...]) -> list[Deployment]:
         return list(
@@ -201,44 +208,6 @@ class Placer:
                 wanted=True,
             ).select_related("runtime", "version__model")
         )
-
-    def _reloaded(self, composed: ComposedConfig) -> None:
-        """No version is new: the runtime was behind with its config, or had one version too many."""
-        row = loaded_config(runtime=self.runtime, model=self.model)
-        if row is None or row.text == composed.text:
-            return
-        self._audit("serving_config.reload", before=row.text, after=composed.text)
-
-    def _audit(self, action: str, *, before: str, after: str, note: str = "") -> None:
-        audit_record(
-            actor=None,
-            action=action,
-            target=f"models/{self.model.name}/serving-config",
-            before={"runtime": self.runtime.name, "config": before},
-            after={"runtime": self.runtime.name, "config": after},
-            note=note,
-        )
-
-    def _loaded(self, composed: ComposedConfig, versions: tuple[int, ...]) -> None:
-        LoadedConfig.objects.update_or_create(
-            runtime=self.runtime,
-            model=self.model,
-            defaults={
-                "text": composed.text,
-                "versions": list(versions),
-                "loaded_at": timezone.now(),
-                "refused_text": "",
-                "error": "",
-                "failed_loads": 0,
-                "retry_at": None,
-            },
-        )
-        if self.runtime.embedded:
-            # Written once the runtime took it: the repository never holds a config that fails.
-            try:
-                repository_writer.write_config(self.model.name, composed.text)
-            except OSError as error:
-                logger.error("config.pbtxt of %s not written: %s", self.model.name, error)
 
     def _arrived(self, rows: list[Deployment]) -> bool:
         """The runtime leaves out, without a word, versions whose directory it does not find."""
@@ -258,7 +227,9 @@ class Placer:
         """Blames the versions the runtime names; when it names none that is new, all new ones."""
         text = text.strip()
         if not missing:
-            self._config_refused(text, config_text)
+            loaded_config_refused(
+                runtime=self.runtime, model=self.model, text=config_text, error=text
+            )
             return
         named = {int(number): why.strip() for number, why in _FAULTY.findall(text)}
         guilty = [row for row in missing if row.version.number in named]
@@ -270,22 +241,6 @@ class Placer:
                 )
                 continue
             deployment_failed(deployment=row, reason=named.get(row.version.number, text))
-
-    def _config_refused(self, text: str, config_text: str) -> None:
-        row = loaded_config(runtime=self.runtime, model=self.model)
-        failed = row.failed_loads + 1 if row is not None else 1
-        in_force = row.text if row is not None else ""
-        self._audit("serving_config.refuse", before=in_force, after=in_force, note=text)
-        LoadedConfig.objects.update_or_create(
-            runtime=self.runtime,
-            model=self.model,
-            defaults={
-                "refused_text": config_text,
-                "error": text[:1000],
-                "failed_loads": failed,
-                "retry_at": retry_moment(failed_loads=failed, now=timezone.now()),
-            },
-        )
 
     def _unload(self) -> None:
         self.progress.step(f"unloading from {self.runtime.name}", 0.3)
@@ -302,7 +257,7 @@ class Placer:
                 break
             self.progress.step("finishing requests in flight", 0.6)
             time.sleep(_LOOK_AGAIN_SECONDS)
-        LoadedConfig.objects.filter(runtime=self.runtime, model=self.model).delete()
+        loaded_config_forget(runtime=self.runtime, model=self.model)
 
     def _unload_refused(self, text: str) -> None:
         for row in Deployment.objects.filter(
