@@ -1,6 +1,5 @@
 """The parts of a stack on one machine and how each is started, asked and stopped."""
 
-import signal
 import sys
 
 from stack.health import answers_http, answers_ping, touched
@@ -62,51 +61,26 @@ def web_part(settings: StackSettings) -> ProcessSpec:
 
 
 def worker_part(settings: StackSettings, *, name: str, queue: str, concurrency: int) -> ProcessSpec:
-    ready = settings.home / "run" / f"{name}.ready"
-    return ProcessSpec(
-        name=name,
-        command=(
-            _PYTHON, "-m", "celery", "-A", "workers.celery_app", "worker", "--queues", queue,
-            "--concurrency", str(concurrency), "--hostname", f"{name}@%h", "--loglevel", "INFO",
-            "--without-gossip", "--without-mingle",
-        ),
-        health=touched(ready),
-        colour=35,
-        # A job in hand keeps its row; its lease runs out and the next start takes it up.
-        stop_grace_s=2.0,
-        ready_file=ready,
-        environment={"SWITCHYARD_READY_FILE": str(ready)},
+    command = (
+        _PYTHON, "-m", "celery", "-A", "workers.celery_app", "worker", "--queues", queue,
+        "--concurrency", str(concurrency), "--hostname", f"{name}@%h", "--loglevel", "INFO",
+        "--without-gossip", "--without-mingle",
     )  # fmt: skip
+    # A job in hand keeps its row; its lease runs out and the next start takes it up.
+    return _writes_when_ready(settings, name, command, colour=35)
 
 
 def beat_part(settings: StackSettings) -> ProcessSpec:
-    ready = settings.home / "run" / "beat.ready"
-    return ProcessSpec(
-        name="beat",
-        command=(
-            _PYTHON, "-m", "celery", "-A", "workers.celery_app", "beat", "--loglevel", "WARNING",
-            "--schedule", str(settings.home / "run" / "beat-schedule"), "--pidfile=",
-        ),
-        health=touched(ready),
-        colour=33,
-        stop_grace_s=2.0,
-        ready_file=ready,
-        environment={"SWITCHYARD_READY_FILE": str(ready)},
+    command = (
+        _PYTHON, "-m", "celery", "-A", "workers.celery_app", "beat", "--loglevel", "WARNING",
+        "--schedule", str(settings.home / "run" / "beat-schedule"), "--pidfile=",
     )  # fmt: skip
+    return _writes_when_ready(settings, "beat", command, colour=33)
 
 
 def sampler_part(settings: StackSettings) -> ProcessSpec:
-    ready = settings.home / "run" / "sampler.ready"
-    return ProcessSpec(
-        name="sampler",
-        command=(_PYTHON, str(ROOT / "manage.py"), "sampler"),
-        health=touched(ready),
-        colour=36,
-        stop_signal=signal.SIGTERM,
-        stop_grace_s=2.0,
-        ready_file=ready,
-        environment={"SWITCHYARD_READY_FILE": str(ready)},
-    )
+    command = (_PYTHON, str(ROOT / "manage.py"), "sampler")
+    return _writes_when_ready(settings, "sampler", command, colour=36)
 
 
 def control_plane_parts(settings: StackSettings) -> list[ProcessSpec]:
@@ -121,3 +95,19 @@ def control_plane_parts(settings: StackSettings) -> list[ProcessSpec]:
         beat_part(settings),
         sampler_part(settings),
     ]
+
+
+def _writes_when_ready(
+    settings: StackSettings, name: str, command: tuple[str, ...], *, colour: int
+) -> ProcessSpec:
+    """A part without a port: it writes a file once it works."""
+    ready = settings.home / "run" / f"{name}.ready"
+    return ProcessSpec(
+        name=name,
+        command=command,
+        health=touched(ready),
+        colour=colour,
+        stop_grace_s=2.0,
+        ready_file=ready,
+        environment={"SWITCHYARD_READY_FILE": str(ready)},
+    )

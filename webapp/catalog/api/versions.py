@@ -1,5 +1,6 @@
 """`/models/{name}/versions`: list, one-shot upload, read, note, archive, restore, check again."""
 
+from collections.abc import Callable
 from typing import Any
 
 from rest_framework.parsers import MultiPartParser
@@ -8,6 +9,7 @@ from rest_framework.response import Response
 
 from webapp.accounts.permissions import Action, actor_of
 from webapp.catalog import schema
+from webapp.catalog.models import ModelVersion
 from webapp.catalog.selectors import model_get, version_get, version_list
 from webapp.catalog.serializers import version_body
 from webapp.catalog.services import (
@@ -109,12 +111,7 @@ class VersionDetail(ApiView):
         version = version_get(name=name, number=number)
         check_if_match(request, version)
         note, actor = text_field(body_of(request), "note"), actor_of(request)
-        if validate_only(request):
-            return tried(
-                lambda: version_body(version_update(version=version, note=note, actor=actor))
-            )
-        version_update(version=version, note=note, actor=actor)
-        return etag_response(request, version, version_body(version))
+        return _changed(request, lambda: version_update(version=version, note=note, actor=actor))
 
 
 class VersionArchive(ApiView):
@@ -133,10 +130,7 @@ class VersionArchive(ApiView):
         version = version_get(name=name, number=number)
         check_if_match(request, version)
         actor = actor_of(request)
-        if validate_only(request):
-            return tried(lambda: version_body(version_archive(version=version, actor=actor)))
-        version_archive(version=version, actor=actor)
-        return etag_response(request, version, version_body(version))
+        return _changed(request, lambda: version_archive(version=version, actor=actor))
 
 
 class VersionRestore(ApiView):
@@ -155,10 +149,7 @@ class VersionRestore(ApiView):
         version = version_get(name=name, number=number)
         check_if_match(request, version)
         actor = actor_of(request)
-        if validate_only(request):
-            return tried(lambda: version_body(version_restore(version=version, actor=actor)))
-        version_restore(version=version, actor=actor)
-        return etag_response(request, version, version_body(version))
+        return _changed(request, lambda: version_restore(version=version, actor=actor))
 
 
 class VersionValidate(ApiView):
@@ -179,6 +170,14 @@ class VersionValidate(ApiView):
         if validate_only(request):
             return tried(lambda: _asked(version_recheck(version=version, actor=actor)))
         return operation_response(version_recheck(version=version, actor=actor))
+
+
+def _changed(request: Request, change: Callable[[], ModelVersion]) -> Response:
+    """The version as it is after a change; for a dry run as it would be, with every row undone."""
+    if validate_only(request):
+        return tried(lambda: version_body(change()))
+    version = change()
+    return etag_response(request, version, version_body(version))
 
 
 def _asked(job: Job) -> dict[str, Any]:
