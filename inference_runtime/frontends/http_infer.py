@@ -103,7 +103,12 @@ class InferRoute:
             plan = self._plans.get(buffer[start:base])
             if plan is not None and stop - base == plan.quick_size:
                 known = connection.current
-                if known is not None and start == known.size and stop == len(buffer):
+                if (
+                    known is not None
+                    and known.route is self  # and nobody around it, who wants to hear of each
+                    and start == known.size
+                    and stop == len(buffer)
+                ):
                     connection.whole = whole_request(known, plan, buffer[:base], self.run_whole)
                 self._submit(connection, head, plan, plan.data(buffer, base), "", now_ns)
                 return

@@ -4,8 +4,10 @@ import re
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
@@ -145,6 +147,27 @@ def test_check_198_lines_have_the_asked_form_and_can_not_be_forged(tmp_path, rep
         lines = server.log.splitlines()
     assert len(lines) > 5
     assert [line for line in lines if not FORMS[form].fullmatch(line)] == []
+
+
+def test_check_199_a_request_like_the_one_before_it_is_logged_as_well(server):
+    line = "HTTP request: POST /v2/models/simple/infer"
+    tensor = httpclient.InferInput("INPUT0", [1, 16], "INT32")
+    other = httpclient.InferInput("INPUT1", [1, 16], "INT32")
+    for one in (tensor, other):
+        one.set_data_from_numpy(np.ones((1, 16), np.int32))
+    with server.http_client() as client:
+
+        def lines_of_three() -> int:
+            before = server.log.count(line)
+            for _ in range(3):
+                client.infer("simple", [tensor, other])
+            return server.log.count(line) - before
+
+        assert lines_of_three() == 0
+        client.update_log_settings({"log_verbose_level": 1})
+        assert lines_of_three() == 3
+        client.update_log_settings({"log_verbose_level": 0})
+        assert lines_of_three() == 0
 
 
 def test_check_199_request_paths_are_logged_while_verbose(server):
