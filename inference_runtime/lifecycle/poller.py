@@ -60,11 +60,12 @@ class RepositoryPoller:
             name
             for name in self._registry.names()
             if name not in found
+            and name not in look.unreadable
             and not self._unknown(name, look.unreachable)
             and (self._registry.serving(name) or self._registry.has_failures(name))
         ]
         for name in self._tried.keys() - found.keys():
-            if not self._unknown(name, look.unreachable):
+            if name not in look.unreadable and not self._unknown(name, look.unreachable):
                 del self._tried[name]
         for name in changed:
             self._tried[name] = found[name]

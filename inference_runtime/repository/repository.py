@@ -49,10 +49,12 @@ class PolledModel:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryLook:
-    """`models`: by identity. Nothing is known of the models of `unreachable` repositories."""
+    """`models`: by identity. Nothing is known of the models of `unreachable` repositories, nor of the
+    `unreadable` ones, which are there."""
 
     models: Mapping[str, ModelSnapshot]
     unreachable: Mapping[str, str] = field(default_factory=dict)  # location → why
+    unreadable: frozenset[str] = frozenset()
 
 
 class ModelRepository:
@@ -104,6 +106,7 @@ class ModelRepository:
         """Every model there is once; one in two repositories counts as gone."""
         models: dict[str, ModelSnapshot] = {}
         duplicates: set[str] = set()
+        unreadable: set[str] = set()
         unreachable: dict[str, str] = {}
         for store in self._stores:
             try:
@@ -117,10 +120,13 @@ class ModelRepository:
                 key = self._identity(store, name)
                 if key in models:
                     duplicates.add(key)
-                models[key] = snapshot
+                if snapshot is None:
+                    unreadable.add(key)
+                else:
+                    models[key] = snapshot
         for key in duplicates:
             del models[key]
-        return RepositoryLook(models, unreachable)
+        return RepositoryLook(models, unreachable, frozenset(unreadable))
 
     def identities(self, name: str) -> list[str]:
         """What a client's load of `name` is about: with namespaces, perhaps several models."""

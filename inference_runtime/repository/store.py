@@ -1,5 +1,6 @@
 """One model repository, wherever it lies: which models there are, what they look like, and their files."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from inference_runtime.errors import InvalidArgument, Unavailable
 from inference_runtime.repository.model_cache import ModelCopy
 from inference_runtime.repository.snapshot import ModelSnapshot, take_snapshot
 from inference_runtime.spec.layout import OutsideRoot, is_plain_name, resolve_inside
+
+logger = logging.getLogger(__name__)
 
 _HIDDEN = "."  # staging directories of whoever publishes; renamed when complete
 
@@ -38,8 +41,9 @@ class RepositoryStore(Protocol):
 
     def holds(self, name: str) -> bool: ...
 
-    def snapshots(self) -> Mapping[str, ModelSnapshot]:
-        """Of every model, in as few questions as the medium allows; downloads nothing."""
+    def snapshots(self) -> Mapping[str, ModelSnapshot | None]:
+        """Of every model, in as few questions as the medium allows; downloads nothing. None: it is there, and can
+        not be read now."""
 
     def read(self, name: str, path: str) -> bytes | None:
         """A small file of a model; None: there is none."""
@@ -68,13 +72,16 @@ class DirectoryStore:
             raise StoreUnreachable(f"failed to stat file {self._root}: no such directory")
         return (self._root / name).is_dir()
 
-    def snapshots(self) -> Mapping[str, ModelSnapshot]:
-        found: dict[str, ModelSnapshot] = {}
+    def snapshots(self) -> Mapping[str, ModelSnapshot | None]:
+        found: dict[str, ModelSnapshot | None] = {}
         for name in self.names():
             try:
                 found[name] = take_snapshot(self._root / name)
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # it went while we looked; the next look will not find it either
+            except OSError as error:
+                logger.warning("model '%s' can not be read now: %s", name, error)
+                found[name] = None
         return found
 
     def read(self, name: str, path: str) -> bytes | None:

@@ -161,9 +161,10 @@ class Supervisor(Generic[Process]):
     def _restart(self) -> None:
         try:
             process = self._start()
-        except RuntimeFault as fault:
-            self._trouble = f"It could not be restarted: {fault.text}"
-            logger.error("'%s' could not be restarted: %s", self._name, fault.text)
+        except (RuntimeFault, OSError, MemoryError) as error:  # the system's limits pass, too
+            why = error.text if isinstance(error, RuntimeFault) else str(error)
+            self._trouble = f"It could not be restarted: {why}"
+            logger.error("'%s' could not be restarted: %s", self._name, why)
             self._again()
             return
         except RuntimeError:

@@ -84,13 +84,14 @@ def test_an_instance_without_a_process_says_why_and_when_it_is_given_up():
     )
 
 
-def test_an_instance_that_can_not_be_restarted_says_why():
+@pytest.mark.parametrize("error", [Internal("no such file"), OSError("no such file")], ids=type)
+def test_an_instance_that_can_not_be_restarted_says_why_and_is_tried_again(error):
     starts = iter([Mortal()])
 
     def start():
         found = next(starts, None)
         if found is None:
-            raise Internal("no such file")
+            raise error
         return found
 
     supervisor, loop = supervise(start)

@@ -1,5 +1,6 @@
 """Poll mode follows the repository."""
 
+import errno
 import shutil
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 
 from inference_runtime.errors import Unavailable
 from inference_runtime.lifecycle.start_up import ModelControlMode, asked_for
+from inference_runtime.repository import store
 from inference_runtime.repository.repository import ModelRepository
+from inference_runtime.repository.snapshot import take_snapshot
 from inference_runtime.repository.store import DirectoryStore, StoreUnreachable
 from tests.inference_runtime.core_world import core_world, eventually
 from tests.onnx_models import add_constant, write_model
@@ -158,3 +161,30 @@ async def test_a_directory_that_is_gone_for_a_moment_unloads_nothing(tmp_path):
         (tmp_path / "elsewhere").rename(tmp_path / "r")
         await poller.poll()
         assert await answer_of(world) == 1
+
+
+async def test_a_model_that_can_not_be_read_for_a_moment_goes_on(tmp_path, monkeypatch, caplog):
+    write_model(tmp_path, "m", add_constant(1))
+    write_model(tmp_path, "other", add_constant(2))
+
+    def fails(directory):
+        if directory.name == "m":
+            raise OSError(errno.EIO, "Input/output error")
+        return take_snapshot(directory)
+
+    async with core_world(tmp_path, mode=ModelControlMode.POLL) as world:
+        poller = world.poller()
+        await poller.poll()
+        before = world.registry.serving("m")
+        monkeypatch.setattr(store, "take_snapshot", fails)
+        shutil.rmtree(tmp_path / "other")
+        await poller.poll()
+        assert world.registry.serving("m") == before
+        assert not world.registry.serving("other")
+        assert "model 'm' can not be read now" in caplog.text
+        monkeypatch.undo()
+        await poller.poll()
+        assert world.registry.serving("m") == before
+        shutil.rmtree(tmp_path / "m")
+        await poller.poll()
+        assert not world.registry.serving("m")
