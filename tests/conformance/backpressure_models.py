@@ -214,7 +214,7 @@ class Bench:
 
     def made(self, maker: str) -> int:
         """The number of the last response that the model could send."""
-        return int((self._made(maker).read_text().split() or [0, 0])[1])
+        return int((self._made(maker).read_text().split() or ["0", "0"])[1])
 
     def process(self, maker: str) -> int:
         return int(self._made(maker).read_text().split()[0])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ class FakeCore:
     """Requests to the model `held` stay in `waiting` until `release`; all others are answered at once."""
 
     def __init__(self) -> None:
-        self.models = {model.name: model for model in MODELS}
+        self.models = {model.name: replace(model, version=Version()) for model in MODELS}
         self.waiting: list[InferRequest] = []
         self.cancelled: list[InferRequest] = []
         self.seen: list[InferRequest] = []

@@ -1,5 +1,6 @@
 """Executions by a backend that answers request by request: each request has one end, whoever tells it first."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from inference_runtime.backends.model_call import ModelCall, WireTensor
@@ -17,7 +18,7 @@ class Echo:
         self.calls: list[ModelCall] = []
         self.before: Any = lambda call: None
 
-    def execute_requests(self, calls: list[ModelCall]) -> list[list[WireTensor]]:
+    def execute_requests(self, calls: Sequence[ModelCall]) -> list[list[WireTensor]]:
         self.calls += calls
         for call in calls:
             self.before(call)
@@ -28,6 +29,12 @@ class Echo:
             ]
             for call in calls
         ]
+
+    def load(self, artifact: Any, config: Any, instance: Any) -> None:
+        """There is nothing to load."""
+
+    def unload(self) -> None:
+        """Nor to unload."""
 
 
 class PretendLoop:
