@@ -20,12 +20,14 @@ BARE_BATCHED, BARE_SINGLE = "ONNX Runtime, best batch", "ONNX Runtime, batch 1"
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of load. `servers` get it one after the other, in turns."""
+    """One kind of load. `servers` get it one after the other, in turns. `longer`: times the usual seconds, where
+    a second is a handful of batches."""
 
     protocol: str
     model: str
     connections: int
     servers: tuple[str, ...]
+    longer: int = 1
 
     @property
     def name(self) -> str:
@@ -38,7 +40,7 @@ CASES = (
     Case("grpc", "mlp", 64, (OURS, PROBE, SPLIT)),
     Case("http", "mlp", 64, (OURS, PROBE)),
     Case("grpc", "mlp", 32, (OURS, KSERVE.name, MLSERVER.name)),
-    Case("grpc", "cnn", 8, (OURS,)),
+    Case("grpc", "cnn", 8, (OURS,), longer=5),
     Case("json", "tiny", 32, (OURS,)),
     Case("grpc", "tiny", 1, (OURS, PROBE)),
     Case("http", "tiny", 1, (OURS, PROBE)),
@@ -133,15 +135,17 @@ class _Round:
     measured: Measured
     seconds: int
 
-    def bare_loop(self, loops: BareLoops, case: Case) -> None:
-        """Right before the load that is compared with it, so that the machine is the same for both."""
-        for server, batches in _BARE.get(case.name, {}).items():
-            subject = self.subjects[case.model]
-            rate = max(
-                loops.items_per_second(subject, batch=batch, seconds=self.seconds)
-                for batch in batches
+    def bare_loop(self, loops: BareLoops, case: Case) -> dict[str, float]:
+        """By what the loop is called; half of it before the load that is compared with it and half after, so
+        that the machine is the same for both."""
+        subject = self.subjects[case.model]
+        seconds = self.seconds * case.longer / 2
+        return {
+            server: max(
+                loops.items_per_second(subject, batch=batch, seconds=seconds) for batch in batches
             )
-            self.measured.of(case.name, server).per_second.append(rate)
+            for server, batches in _BARE.get(case.name, {}).items()
+        }
 
     def ours_and_probe(self, *, swapped: bool) -> None:
         small = [self.subjects[name] for name in ("tiny", "mlp")]
@@ -166,10 +170,12 @@ class _Round:
                 OURS: ours, PROBE: probe, TRACED: with_traces, SPLIT: split,
             }  # fmt: skip
             for case in CASES:
-                self.bare_loop(loops, case)
+                before = self.bare_loop(loops, case)
                 names = [name for name in case.servers if name in servers]
                 for name in reversed(names) if swapped else names:
                     self._load(case, name, servers[name])
+                for name, rate in self.bare_loop(loops, case).items():
+                    self.measured.of(case.name, name).per_second.append((before[name] + rate) / 2)
 
     def peer(self, peer: Peer, python: Path) -> None:
         cases = [case for case in CASES if peer.name in case.servers]
@@ -185,6 +191,6 @@ class _Round:
             load.verify_load(server, subject, case.protocol)
         rate = load.measure(
             server, subject, protocol=case.protocol, connections=case.connections,
-            seconds=self.seconds,
+            seconds=self.seconds * case.longer,
         )  # fmt: skip
         self.measured.of(case.name, name).add(rate)
