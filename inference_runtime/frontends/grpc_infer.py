@@ -139,10 +139,10 @@ class InferMethod(UnaryMethod):
             end = position + size
             data.append(buffer[position:end])
         if stop == len(buffer):
-            again = _Again(plan, start)
-            stream.connection.reader.came_whole(
-                stream, buffer, start, plan.framed, again, self.whole
-            )
+            reader = stream.connection.reader
+            whole = reader.came_whole(stream, buffer, start, plan.framed, self.whole)
+            if whole is not None:
+                whole.context = _Again(plan, start)
         self._submit(stream, (plan, "", data), now_ns)
 
     def whole(self, stream: H2Stream, whole: WholeRequest, buffer: bytes) -> None:
@@ -270,7 +270,9 @@ class InferMethod(UnaryMethod):
             self._compress(stream, headers + _GZIP, b"".join(parts))
             return
         grpc_reply.unary(stream, headers, parts)
-        if reply is None and stream.plan.kept and grpc_answer.is_plain(head, answer.head):
+        # Heads with parameters are made for one answer each.
+        lasting = stream.plan.kept and not answer.head.parameters
+        if reply is None and lasting and grpc_answer.is_plain(head, answer.head):
             self._learn(stream.plan, request, answer, headers)
 
     def _compress(self, stream: H2Stream, headers: bytes, message: bytes) -> None:

@@ -32,7 +32,7 @@ class WholeRequest:
     )  # fmt: skip
 
     def __init__(
-        self, head: StreamHead, buffer: bytes, at: int, start: bytes, context: Any, run: OnWhole
+        self, head: StreamHead, buffer: bytes, at: int, start: bytes, run: OnWhole
     ) -> None:
         self.head = head
         self.at = at
@@ -42,7 +42,7 @@ class WholeRequest:
         self.start = start
         self.size = len(buffer)
         self.length = self.size - at
-        self.context = context  # whatever `run` needs
+        self.context: Any = None  # whatever `run` needs
         self.run = run
 
 
@@ -123,13 +123,21 @@ class FrameReader:
         return position
 
     def came_whole(
-        self, stream: H2Stream, buffer: bytes, start: int, prefix: bytes, context: Any, run: OnWhole
-    ) -> None:
+        self, stream: H2Stream, buffer: bytes, start: int, prefix: bytes, run: OnWhole
+    ) -> WholeRequest | None:
         """The data of `stream` ends with `buffer`. If nothing but the request is in it, more like it, whose
-        data begin with `prefix`, go straight to `run`."""
+        data begin with `prefix`, go straight to `run`. Which stream the headers open is looked at then."""
         at = start - 9
-        if at >= 9 and buffer[3:5] == b"\x01\x04" and at - 9 == int.from_bytes(buffer[:3], "big"):
-            self.whole = WholeRequest(stream.head, buffer, start, prefix, context, run)
+        head: StreamHead = stream.head
+        if (
+            at >= 9
+            and buffer[3:5] == b"\x01\x04"
+            and at - 9 == int.from_bytes(buffer[:3], "big")
+            and self._known.get(buffer[9:at]) is head
+        ):
+            self.whole = WholeRequest(head, buffer, start, prefix, run)
+            return self.whole
+        return None
 
     def _again(self, whole: WholeRequest, data: bytes) -> bool:
         """What `_open` and `_data` do, for a request like the one before it. False: it is not."""

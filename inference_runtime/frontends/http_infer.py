@@ -227,22 +227,27 @@ class InferRoute:
             self._read_raw(connection, head, body, now_ns)
             return
         size = self._document_size(len(body))
-        id_, key = split_id(body[:size])
+        document = body[:size]
+        id_, key = split_id(document)
         plan = self._target.plans.get(key)
         if plan is not None and len(body) - size == plan.data_size:
             self._submit(connection, head, plan, plan.data(body, size), id_, now_ns)
             return
         if size > _HEAVY:
-            work = partial(self._decode, body[:size])
+            work = partial(self._decode, document)
             future = asyncio.get_running_loop().run_in_executor(None, work)
             future.add_done_callback(partial(self._decoded, connection, head, body[size:], now_ns))
             return
-        infer = self._decode(body[:size])
+        infer = self._decode(document)
         split_binary(infer, len(body) - size)
-        if infer.id == id_:
-            plan = self._service.memory.keep(self._target, key, infer)
+        memory = self._service.memory
+        # What is remembered is what the key itself says, and nothing with an id in it.
+        if memory.may_keep(key, infer) and not (
+            infer.id if key is document else self._decode(key).id
+        ):
+            plan = memory.keep(self._target, key, infer)
         else:
-            plan = HttpPlan(infer)  # an id that stands elsewhere: the key would not know it
+            plan = HttpPlan(infer)
         self._submit(connection, head, plan, _gather(plan, infer, body, size), infer.id, now_ns)
 
     def _decoded(

@@ -133,7 +133,9 @@ class InferReplies:
         size = len(encoded.json) + encoded.binary_size
         headers = _headers(request, encoded, size)
         plan = connection.plan
-        if plan.kept and not request.id and http_answer.is_plain(request.head, answer.head):
+        # Heads with parameters are made for one answer each.
+        lasting = plan.kept and not answer.head.parameters and not request.id
+        if lasting and http_answer.is_plain(request.head, answer.head):
             if len(plan.replies) >= _REPLIES:
                 plan.replies.clear()
             plan.replies[(answer.head, request.arm)] = PreparedReply(

@@ -14,6 +14,7 @@ from inference_runtime.spec.messages import Bytes, RequestHead
 _PLAN_LIMIT: Final = 8192  # JSON longer than this is read anew each time
 _MEMORY_BYTES: Final = 16 << 20
 _TARGETS: Final = 4096
+_HEAD_LIMIT: Final = 4096  # requests under a longer head are taken apart each time
 # Below this a copy of the bytes is cheaper than a view of them.
 _COPY_BELOW: Final = 16384
 # An id in front, as tritonclient writes it: it is cut off, so that requests differ only in what matters.
@@ -79,8 +80,9 @@ class WholeRequest:
 def whole_request(
     known: "Known", plan: HttpPlan, start: bytes, run: Callable[..., None]
 ) -> WholeRequest | None:
-    """None for one whose tensors are worth a view of what came instead of a copy."""
-    if plan.data_size >= _COPY_BELOW:
+    """None for one whose tensors are worth a view of what came instead of a copy, or whose head is long. What a
+    plan keeps is there for all connections that send the same."""
+    if plan.data_size >= _COPY_BELOW or known.size > _HEAD_LIMIT:
         return None
     whole = plan.whole
     if whole is None or whole.known is not known:
@@ -118,11 +120,15 @@ class PlanMemory:
                 self._targets[target.key] = target
         return target
 
+    @staticmethod
+    def may_keep(key: bytes, infer: HttpInfer) -> bool:
+        """Data in the JSON itself does not come again."""
+        return len(key) <= _PLAN_LIMIT and not any(isinstance(s, bytes) for s in infer.sources)
+
     def keep(self, target: HttpTarget, key: bytes, infer: HttpInfer) -> HttpPlan:
+        """`infer` is what the bytes of `key` come to, and `may_keep` has said yes."""
         plan = HttpPlan(infer)
-        if len(key) > _PLAN_LIMIT or any(isinstance(source, bytes) for source in infer.sources):
-            return plan
-        self._bytes += 3 * len(key) + 4096
+        self._bytes += 3 * len(key) + 2 * _HEAD_LIMIT
         if self._bytes > _MEMORY_BYTES:
             self._bytes = 0
             for other in self._targets.values():
@@ -133,8 +139,8 @@ class PlanMemory:
 
 
 def split_id(document: bytes) -> tuple[str, bytes]:
-    """(id, the rest of the document without it); the document itself where no plain id leads it."""
+    """(id, the document without it); the document itself where no plain id leads it."""
     match = _ID.match(document)
     if match is None:
         return "", document
-    return match[1].decode("ascii"), document[match.end() :]
+    return match[1].decode("ascii"), b"{" + document[match.end() :]

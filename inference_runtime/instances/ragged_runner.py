@@ -1,6 +1,6 @@
 """Executions of models that take requests of different shapes in one batch: flat inputs, and what describes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -11,6 +11,7 @@ from inference_runtime.errors import Internal, InvalidArgument
 from inference_runtime.instances.batch import Batch
 from inference_runtime.instances.gather import Gatherer
 from inference_runtime.instances.runner import BatchRunner
+from inference_runtime.instances.scatter import MAX_HEADS
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import InferResponse, ResponseHead, TensorHead
 from inference_runtime.spec.model_config import ModelConfig, TensorSpec
@@ -81,6 +82,7 @@ class RaggedBatchRunner(BatchRunner):
     def __init__(self, config: ModelConfig, *, model_name: str, version: int) -> None:
         super().__init__(config, model_name=model_name, version=version)
         self._gatherer = RaggedGatherer(config)
+        self._heads: dict[Hashable, ResponseHead] = {}
         self._sources = {
             config.output_index[name]: config.input_index[output.source]
             for output in config.batch_outputs
@@ -99,15 +101,24 @@ class RaggedBatchRunner(BatchRunner):
         answers = []
         for place, request in enumerate(batch.requests):
             pieces = [(self.config.outputs[i], cuts[i][place]) for i in request.plan.outputs]
-            head = ResponseHead(
-                self.model_name,
-                str(self.version),
-                tuple(TensorHead(spec.name, spec.datatype, piece.shape) for spec, piece in pieces),
+            head = self._head(
+                tuple(TensorHead(spec.name, spec.datatype, piece.shape) for spec, piece in pieces)
             )
             answers.append(
                 InferResponse(head, [to_wire(spec.datatype, piece) for spec, piece in pieces])
             )
         return answers
+
+    def _head(self, outputs: tuple[TensorHead, ...]) -> ResponseHead:
+        """The same for equal outputs: front ends remember what they wrote for a head."""
+        key = tuple((output.name, output.shape) for output in outputs)
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads = {}
+            head = ResponseHead(self.model_name, str(self.version), outputs)
+            self._heads[key] = head
+        return head
 
     def _cuts(self, index: int, array: Array, batch: Batch) -> list[Array]:
         """One array per request."""

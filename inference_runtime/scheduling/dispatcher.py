@@ -201,9 +201,10 @@ class Dispatcher:
     def _finished(self, instance: Instance, execution: Execution) -> None:
         self._group.release(instance)
         batch, placement = execution.batch, self._placement
-        size = batch.input_bytes() if placement.by_bytes else 0
-        took_ns = execution.times.compute_ns
-        placement.measured(batch.rows, took_ns, inline=False, input_bytes=size)
+        if not execution.faulty:  # one that failed says nothing of how long the others take
+            size = batch.input_bytes() if placement.by_bytes else 0
+            took_ns = execution.times.compute_ns
+            placement.measured(batch.rows, took_ns, inline=False, input_bytes=size)
         self._dispatch()  # first of all: the instance computes while the answers are written
         self._settle(instance, execution)
 

@@ -95,8 +95,9 @@ class SequenceLanes:
         self, lane: Lane, instance: Instance, execution: Execution, *, inline: bool
     ) -> None:
         lane.group.release(instance)
-        rows, took_ns = execution.batch.rows, execution.times.compute_ns
-        self._placement.measured(rows, took_ns, inline=inline)
+        if inline or not execution.faulty:  # one that failed early makes no model quick
+            rows, took_ns = execution.batch.rows, execution.times.compute_ns
+            self._placement.measured(rows, took_ns, inline=inline)
         # Answers first: those of a sequence leave in its order, even if the next step takes no time.
         self._events.executed(instance, execution)
 

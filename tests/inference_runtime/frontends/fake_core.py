@@ -81,6 +81,8 @@ class Model:
 
 def add_sub(request: InferRequest) -> list[tuple[str, str, tuple[int, ...], bytes]]:
     first, second = (np.frombuffer(data, np.int32) for data in request.data)
+    if len(first) != len(second):
+        raise InvalidArgument("the inputs have different sizes")
     shape = request.head.inputs[0].shape
     return [
         ("OUTPUT0", "INT32", shape, (first + second).tobytes()),

@@ -1,12 +1,15 @@
 """The stock HTTP clients against our front end."""
 
 import subprocess
+from contextlib import closing
 
 import numpy as np
 import pytest
 import tritonclient.http as sync_client
 import tritonclient.http.aio as aio_client
 from tritonclient.utils import InferenceServerException
+
+from tests.inference_runtime.frontends.serving import receive_all
 
 
 @pytest.fixture
@@ -263,3 +266,36 @@ def test_curl_reads_metrics_on_their_own_port(served):
     answer = curl(f"http://127.0.0.1:{served.metrics.port}/metrics")
     assert b"Content-Type: text/plain; charset=utf-8\r\n" in answer
     assert answer.endswith(b'nv_inference_count{model="simple",version="1"} 3\n')
+
+
+def infer_text(text: bytes, data: bytes = bytes(16)) -> bytes:
+    head = (
+        b"POST /v2/models/ident/infer HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        b"Inference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
+    )
+    return head % (len(text), len(text) + len(data)) + text + data
+
+
+def ask_raw(served, text: bytes) -> bytes:
+    with closing(served.connect_http()) as sock:
+        sock.sendall(infer_text(text))
+        return receive_all(sock)
+
+
+def test_what_is_remembered_of_a_request_with_an_id_answers_nothing_else(served):
+    inputs_text = (
+        b'"inputs":[{"name":"INPUT0","shape":[1,4],"datatype":"FP32",'
+        b'"parameters":{"binary_data_size":16}}]}'
+    )
+    for id_ in (b"1", b"2"):
+        answer = ask_raw(served, b'{"id":"%b",' % id_ + inputs_text)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert b'"id":"%b"' % id_ in answer
+    assert b'"id"' not in ask_raw(served, b"{" + inputs_text)
+    # The same without its beginning is no JSON, whatever was remembered.
+    assert ask_raw(served, inputs_text).startswith(b"HTTP/1.1 400")
+    # Of two ids the first counts, and the second is not kept for those without one.
+    twice = b'"\\u0069d":"7",' + inputs_text
+    assert b'"id":"9"' in ask_raw(served, b'{"id":"9",' + twice)
+    assert b'"id":"7"' in ask_raw(served, b"{" + twice)
+    assert b'"id":"8"' in ask_raw(served, b'{"id":"8",' + twice)

@@ -42,7 +42,9 @@ class CallHead:
         if last:
             if stop == len(buffer) and buffer.startswith(PREFIX, start):
                 reader = stream.connection.reader
-                reader.came_whole(stream, buffer, start, PREFIX, self, self.whole)
+                whole = reader.came_whole(stream, buffer, start, PREFIX, self.whole)
+                if whole is not None:
+                    whole.context = self
             stream.connection.finish(stream)
 
     def whole(self, stream, whole, buffer):

@@ -363,3 +363,32 @@ def test_an_answer_may_send_the_next_request(run):
         await stage.scheduler.drain()
 
     run(story())
+
+
+class SlowOrBroken:
+    """Takes its time for every request but those with a negative value, which fail at once."""
+
+    def __init__(self) -> None:
+        self.model = identity()
+        self.threads: set[int] = set()
+
+    def execute(self, inputs: Any, outputs: Any) -> Any:
+        self.threads.add(threading.get_ident())
+        if np.min(inputs[0]) < 0:
+            raise Internal("broken")
+        time.sleep(0.002)
+        return self.model.execute(inputs, outputs)
+
+
+def test_failures_that_come_at_once_do_not_bring_a_slow_model_to_the_event_loop(run):
+    async def story() -> None:
+        model = SlowOrBroken()
+        stage = Stage(model, place="auto")
+        for count in range(1, 41):
+            value = -1.0 if count % 2 else float(count)
+            stage.scheduler.submit(stage.clients.request(at_ns=time.monotonic_ns(), value=value))
+            await stage.answered(count)
+        assert threading.get_ident() not in model.threads
+        await stage.scheduler.drain()
+
+    run(story())
