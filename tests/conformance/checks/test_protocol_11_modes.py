@@ -190,7 +190,9 @@ def finalize(self):
 """
 
 
-def test_check_176_processes_of_a_model_are_kept_when_their_number_changes(tmp_path):
+def test_check_176_processes_of_a_model_are_kept_when_their_number_changes(tmp_path, monkeypatch):
+    # As in production: nothing tells Python not to write compiled files beside the model.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     repository = tmp_path / "r"
     repository.mkdir()
     with runtime(repository, tmp_path / "log") as server:
@@ -218,11 +220,13 @@ def test_check_176_processes_of_a_model_are_kept_when_their_number_changes(tmp_p
 
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask) for _ in range(4)]
-            for count, begun, gone in ((3, 3, 0), (1, 3, 2), (2, 4, 2)):
-                write(count)
-                assert world.load("m")[0] == 200
-                server.wait_for(
-                    lambda wanted=(begun, gone): counts() == wanted, f"the change to {count}"
-                )
-            ended.set()
+            try:
+                for count, begun, gone in ((3, 3, 0), (1, 3, 2), (2, 4, 2)):
+                    write(count)
+                    assert world.load("m")[0] == 200
+                    server.wait_for(
+                        lambda wanted=(begun, gone): counts() == wanted, f"the change to {count}"
+                    )
+            finally:
+                ended.set()
             assert [future.result() for future in asking] == [{200}] * 4

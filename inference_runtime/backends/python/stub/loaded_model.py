@@ -18,6 +18,8 @@ class NoModel(Exception):
 
 def model_class(file: Path, version_directory: Path, model_directory: Path) -> Any:
     """Raises NoModel, and whatever the file raises."""
+    # The repository is its owner's: compiled files in it would look like a change of the model.
+    sys.dont_write_bytecode = True
     sys.modules["triton_python_backend_utils"] = triton_python_backend_utils
     sys.path += [str(version_directory), str(model_directory)]
     name = f"{version_directory.name}.{file.stem}"
