@@ -10,18 +10,10 @@ import numpy as np
 import tritonclient.grpc as grpcclient
 
 from tests.conformance.runtime_process import RuntimeProcess
+from tests.repeat_models import REPEAT
 
 WAIT_SECONDS = 20
-_CONFIG = """
-backend: "repeat" max_batch_size: 0
-input { name: "IN" data_type: TYPE_INT32 dims: [-1] }
-input { name: "DELAY" data_type: TYPE_UINT32 dims: [-1] }
-input { name: "WAIT" data_type: TYPE_UINT32 dims: [1] }
-output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
-output { name: "IDX" data_type: TYPE_UINT32 dims: [1] }
-model_transaction_policy { decoupled: true }
-instance_group { count: 4 kind: KIND_CPU }
-"""
+_CONFIG = REPEAT + "instance_group { count: 4 kind: KIND_CPU }"
 
 
 def write_repeat(repository: Path) -> None:

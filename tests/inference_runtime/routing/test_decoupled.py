@@ -9,16 +9,7 @@ from inference_runtime.errors import Cancelled, InvalidArgument, SingleAnswerOnl
 from inference_runtime.spec.messages import Answer, InferRequest, InferResponse
 from tests.inference_runtime.core_world import WAIT_SECONDS, core_world, data_of, head_of
 from tests.inference_runtime.routing.ensembles import CHAIN, write_adders, write_ensemble
-
-CONFIG = """
-backend: "repeat" max_batch_size: 0
-input { name: "IN" data_type: TYPE_INT32 dims: [-1] }
-input { name: "DELAY" data_type: TYPE_UINT32 dims: [-1] }
-input { name: "WAIT" data_type: TYPE_UINT32 dims: [1] }
-output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
-output { name: "IDX" data_type: TYPE_UINT32 dims: [1] }
-"""
-DECOUPLED = "model_transaction_policy { decoupled: true }"
+from tests.repeat_models import DECOUPLED, REPEAT_PORTS
 
 
 @pytest.fixture
@@ -31,7 +22,7 @@ async def world(tmp_path):
 
 def write(path, more=""):
     (path / "repeat" / "1").mkdir(parents=True)
-    (path / "repeat" / "config.pbtxt").write_text(CONFIG + more)
+    (path / "repeat" / "config.pbtxt").write_text(REPEAT_PORTS + more)
 
 
 def ask(world, values, *, delay_ms=0, delays=None):
@@ -167,6 +158,6 @@ async def test_the_repeat_backend_says_what_is_wrong_with_its_config(tmp_path):
     async with core_world(tmp_path) as world:
         with pytest.raises(InvalidArgument, match="no input or output 'X' of type INT32"):
             await world.load("repeat")
-        (tmp_path / "repeat" / "config.pbtxt").write_text(CONFIG)
+        (tmp_path / "repeat" / "config.pbtxt").write_text(REPEAT_PORTS)
         with pytest.raises(InvalidArgument, match="must be decoupled"):
             await world.load("repeat")

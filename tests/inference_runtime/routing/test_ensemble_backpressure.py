@@ -17,19 +17,11 @@ from tests.inference_runtime.core_world import (
     head_of,
 )
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
+from tests.repeat_models import REPEAT
 
 HELD_ABOVE = 20
 PORTION = 8
 MOST_AHEAD = HELD_ABOVE + 2 * PORTION + 1
-REPEAT = """
-backend: "repeat" max_batch_size: 0
-input { name: "IN" data_type: TYPE_INT32 dims: [-1] }
-input { name: "DELAY" data_type: TYPE_UINT32 dims: [-1] }
-input { name: "WAIT" data_type: TYPE_UINT32 dims: [1] }
-output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
-output { name: "IDX" data_type: TYPE_UINT32 dims: [1] }
-model_transaction_policy { decoupled: true }
-"""
 ONE = "data_type: TYPE_INT32 dims: [1]"
 COUNT = "data_type: TYPE_UINT32 dims: [1]"
 INPUTS = {

@@ -22,6 +22,7 @@ from tests.inference_runtime.routing.ensembles import (
     write_adders,
     write_ensemble,
 )
+from tests.repeat_models import REPEAT
 
 X = np.array([[1, 2, 3, 4]], np.float32)
 SLOW = """
@@ -146,15 +147,6 @@ async def test_steps_in_flight_are_bounded_and_nobody_is_lost(world):
 
 # Decoupled steps
 
-REPEAT = """
-backend: "repeat" max_batch_size: 0
-input { name: "IN" data_type: TYPE_INT32 dims: [-1] }
-input { name: "DELAY" data_type: TYPE_UINT32 dims: [-1] }
-input { name: "WAIT" data_type: TYPE_UINT32 dims: [1] }
-output { name: "OUT" data_type: TYPE_INT32 dims: [1] }
-output { name: "IDX" data_type: TYPE_UINT32 dims: [1] }
-model_transaction_policy { decoupled: true }
-"""
 ECHO = """
 backend: "identity" max_batch_size: 0
 input { name: "A" data_type: TYPE_INT32 dims: [1] }
