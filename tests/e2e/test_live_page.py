@@ -52,6 +52,8 @@ def points(page: Page, name: str) -> dict[str, Any] | None:
 
 
 def drawn(page: Page, name: str, above: float = 0) -> dict[str, Any]:
+    """The lines of a chart once one has a point higher than `above`; what had no traffic has none."""
+
     def found() -> dict[str, Any] | None:
         figure = points(page, name)
         return (
@@ -97,15 +99,18 @@ def test_charts_follow_the_traffic(served: Stack, seen: Browser) -> None:
 def test_loading_a_version_is_marked(served: Stack, seen: Browser, tmp_path: Path) -> None:
     api = served.api()
     page = seen.open(f"/live/?range=5m&model={MODEL}")
-    drawn(page, "requests_per_second", above=-1)
-    version = publish(api, MODEL, lookup_model(tmp_path, rows=20, scale=2))
-    deploy(api, MODEL, version)
-    text = f"load: {MODEL} v{version} loaded on "
-    eventually(
-        lambda: any(mark.startswith(text) for mark in points(page, "requests_per_second")["marks"]),
-        within=20,
-        what="the mark shows without a reload",
-    )
+    with Traffic(served.grpc, MODEL, rate=50):
+        drawn(page, "requests_per_second", above=10)
+        version = publish(api, MODEL, lookup_model(tmp_path, rows=20, scale=2))
+        deploy(api, MODEL, version)
+        text = f"load: {MODEL} v{version} loaded on "
+        eventually(
+            lambda: any(
+                mark.startswith(text) for mark in points(page, "requests_per_second")["marks"]
+            ),
+            within=20,
+            what="the mark shows without a reload",
+        )
 
 
 def test_pause_and_zoom_are_kept_in_the_address(served: Stack, seen: Browser) -> None:
@@ -181,7 +186,8 @@ def test_fits_a_telephone(served: Stack) -> None:
     with browser(served, width=360, height=740, dark=True) as small:
         small.sign_in()
         page = small.open("/live/")
-        drawn(page, "requests_per_second", above=-1)
+        with Traffic(served.grpc, MODEL, rate=50):
+            drawn(page, "requests_per_second", above=-1)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 360
         small.picture("live-360-dark")
