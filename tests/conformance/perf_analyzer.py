@@ -21,7 +21,7 @@ _SHORT = (
 
 @dataclass(frozen=True)
 class Profile:
-    rows: list[dict[str, str]]  # of its CSV file, one for each load
+    rows: list[dict[str, str]]  # of its CSV file, one for each load, the quickest first
     output: str
 
 

@@ -68,15 +68,15 @@ def no_request_fails(server):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_range_of_concurrencies(perf_analyzer, target, model):
     found = perf_analyzer.profile(model, *target, "--concurrency-range=1:4:3", "-b", "2")
-    assert [row["Concurrency"] for row in found.rows] == ["1", "4"]
+    assert sorted(row["Concurrency"] for row in found.rows) == ["1", "4"]
     assert "Server:" in found.output  # it has found its way about the statistics
     assert "Composing models" in found.output or model != "ensemble"
 
 
 def test_request_rates(perf_analyzer, target):
     found = perf_analyzer.profile("simple", *target, "--request-rate-range=50:100:50")
-    assert [row["Request Rate"] for row in found.rows] == ["50", "100"]
-    assert float(found.rows[1]["Inferences/Second"]) == pytest.approx(100, rel=0.4)
+    rates = {row["Request Rate"]: float(row["Inferences/Second"]) for row in found.rows}
+    assert rates == {"50": pytest.approx(50, rel=0.4), "100": pytest.approx(100, rel=0.4)}
 
 
 @pytest.mark.parametrize("model", ["sums", "oldest"])
