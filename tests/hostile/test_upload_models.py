@@ -59,6 +59,24 @@ def test_a_pickle_beside_a_good_model_is_refused(publishing: Publishing) -> None
     publishing.assert_rejected(publishing.upload("m", packed, "m.zip"), "no_pickle", "weights.bin")
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        b'model_operations { op_library_filename: "1/weights.bin" }',
+        b"optimization { execution_accelerators { gpu_execution_accelerator { "
+        b'name: "tensorrt" parameters { key: "trt_extra_plugin_lib_paths" value: "1/weights.bin" } } } }',
+    ],
+)
+def test_a_config_that_has_the_runtime_load_a_file_as_a_library_is_refused(
+    publishing: Publishing, config: bytes
+) -> None:
+    """Weights beside a model may be any bytes, those of a library among them."""
+    packed = zip_of({"model.onnx": MODEL, "config.pbtxt": config})
+
+    version = publishing.upload("m", packed, "m.zip")
+    publishing.assert_rejected(version, "config", "'1/weights.bin'", "no programs")
+
+
 def test_a_pytorch_file_is_refused(publishing: Publishing) -> None:
     packed = zip_of({"archive/data.pkl": pickle.dumps({}), "archive/data/0": bytes(64)})
 

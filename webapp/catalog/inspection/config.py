@@ -13,6 +13,7 @@ _PLACE = re.compile(r"^(\d+):(\d+) : (.*)$", re.DOTALL)
 _FILENAME_LINE = re.compile(
     r'^[ \t]*default_model_filename\s*:\s*(["\']).*?\1[ \t]*;?[ \t]*\n?', re.M
 )
+_LIBRARY_KEY = re.compile(r"(^|_)lib_paths?$|extensions?$")
 _BACKENDS = frozenset({"", "onnxruntime"})
 _PLATFORMS = frozenset({"", "onnxruntime_onnx"})
 
@@ -69,6 +70,7 @@ def _check_values(subject: Subject) -> None:
             f"config.pbtxt asks for {given}; versions are served by onnxruntime.",
             'Write backend: "onnxruntime" (or remove the line) and upload an ONNX model.',
         )
+    _check_libraries(read)
     if not 0 <= read.max_batch_size <= _MOST_BATCH:
         raise CheckFailed(
             f"config.pbtxt says max_batch_size: {read.max_batch_size}.",
@@ -82,6 +84,23 @@ def _check_values(subject: Subject) -> None:
     _check_batch_sizes(read)
     _check_tensors(read)
     _check_runtime_rules(read)
+
+
+def _check_libraries(read: pb.ModelConfig) -> None:
+    """The runtime would load them into its own process, and any file of an upload may be one."""
+    wanted = list(read.model_operations.op_library_filename)
+    accelerators = read.optimization.execution_accelerators
+    for entry in (
+        *accelerators.gpu_execution_accelerator,
+        *accelerators.cpu_execution_accelerator,
+    ):
+        wanted += [value for key, value in entry.parameters.items() if _LIBRARY_KEY.search(key)]
+    if wanted:
+        raise CheckFailed(
+            f"config.pbtxt names a library to load, {wanted[0]!r}; uploads bring no programs along.",
+            "Remove model_operations and parameters that name libraries; whoever runs the server can "
+            "publish such a model in its repository.",
+        )
 
 
 def _check_batch_sizes(read: pb.ModelConfig) -> None:
