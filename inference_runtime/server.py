@@ -118,6 +118,7 @@ class Server:
                 usable_gpus=self._usable_gpus(),
                 host_policies=settings.loading.host_policies,
                 min_compute_capability=settings.loading.min_compute_capability,
+                compute_capabilities=self._telemetry.gpu.latest().compute_capabilities,
             ),
             threads=settings.loading.threads,
             retries=settings.loading.retries,

@@ -7,7 +7,8 @@ the scheduler.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -104,6 +105,9 @@ class BackendServices:
     environment: Mapping[str, str] = field(
         default_factory=dict
     )  # of processes that a backend starts
+    # Where its instance's host policy wants it, for a thread of a backend's own and what that starts;
+    # `load` is there already.
+    place: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class BackendFactory(Protocol):

@@ -8,6 +8,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from inference_runtime.backends.base import BackendServices, LoadedInstance
 from inference_runtime.errors import RuntimeFault
@@ -140,12 +142,14 @@ class VersionLoader:
         return loaded
 
     async def _instance(self, prepared: PreparedVersion, spec: InstanceSpec) -> LoadedInstance:
-        backend = prepared.factory(prepared.options, self._services)
         policy = self._settings.host_policy(spec)
+        place = partial(bound, policy)
+        backend = prepared.factory(prepared.options, replace(self._services, place=place))
+        config = self._settings.config_for(spec, prepared.config)
 
         def load() -> None:
-            with bound(policy):
-                backend.load(prepared.artifact, prepared.config, spec)
+            with place():
+                backend.load(prepared.artifact, config, spec)
 
         began_ns = time.monotonic_ns()
         await self.threads.loading(load)
@@ -156,8 +160,13 @@ class VersionLoader:
             per_request=prepared.factory.per_request,
             host_policy=policy,
         )
+
+        def warm() -> None:
+            with place():  # what it allocates stays
+                warm_up(instance, prepared.config, prepared.samples)
+
         try:
-            await self.threads.loading(lambda: warm_up(instance, prepared.config, prepared.samples))
+            await self.threads.loading(warm)
         except RuntimeFault:
             await self._release([instance])
             raise

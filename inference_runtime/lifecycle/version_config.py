@@ -1,7 +1,7 @@
 """From a polled model and a version number to the complete, checked config its instances are made from. Blocking."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inference_runtime import pb
@@ -60,9 +60,18 @@ class BackendSettings:
     usable_gpus: tuple[int, ...] = ()
     host_policies: Mapping[str, HostPolicy] = field(default_factory=dict)
     min_compute_capability: float = MIN_COMPUTE_CAPABILITY  # of `usable_gpus`
+    compute_capabilities: Mapping[int, float] = field(default_factory=dict)  # by GPU that says it
 
     def host_policy(self, spec: InstanceSpec) -> HostPolicy | None:
         return self.host_policies.get(policy_name(spec.host_policy, spec.kind, spec.gpu))
+
+    def config_for(self, spec: InstanceSpec, config: ModelConfig) -> ModelConfig:
+        """The config with the file that `cc_model_filenames` has for the GPU of an instance, if any."""
+        able = None if spec.gpu is None else self.compute_capabilities.get(spec.gpu)
+        if able is None or f"{able:.1f}" not in config.proto.cc_model_filenames:
+            return config
+        filename = config.proto.cc_model_filenames[f"{able:.1f}"]
+        return replace(config, default_model_filename=filename)
 
     def options(self, backend: str) -> dict[str, str]:
         return {**self.by_backend.get("", {}), **self.by_backend.get(backend, {})}

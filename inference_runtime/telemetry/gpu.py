@@ -48,6 +48,15 @@ class GpuReading:
             if gpu.compute_capability is None or gpu.compute_capability >= min_compute_capability
         )
 
+    @property
+    def compute_capabilities(self) -> dict[int, float]:
+        """By index, of those that say it."""
+        return {
+            gpu.index: gpu.compute_capability
+            for gpu in self.gpus
+            if gpu.compute_capability is not None
+        }
+
 
 def load_pynvml() -> Any:
     import pynvml

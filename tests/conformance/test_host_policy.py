@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from tests.conformance.clients import Client
+from tests.conformance.python_models import ONE_TO_ONE
+from tests.conformance.python_world import PythonWorld, eventually
 from tests.conformance.runtime_process import RuntimeProcess, runtime
 from tests.onnx_models import mlp, write_model
 
@@ -47,6 +50,34 @@ def test_threads_of_instances_and_of_their_pools_are_where_the_policy_says(tmp_p
             # The instance's own thread, and the two that ONNX Runtime has beside it.
             assert places(server)[where] == 3
         assert len(places(server)) == 3  # the rest of the server is where it was
+
+
+def cores_of(pid: int) -> str:
+    match = re.search(r"Cpus_allowed_list:\s*(\S+)", Path(f"/proc/{pid}/status").read_text())
+    return match[1] if match else "?"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(CORES) < 2, reason="one processor is no choice")
+@pytest.mark.parametrize("kind", ["python", "isolated"])
+def test_a_process_that_takes_the_place_of_a_dead_one_is_where_the_policy_says(tmp_path, kind):
+    where = str(CORES[-1])
+    repository = tmp_path / "r"
+    repository.mkdir()
+    group = "instance_group { kind: KIND_CPU count: 1 }"
+    if kind == "isolated":
+        isolated = 'parameters { key: "ISOLATION" value { string_value: "process" } }'
+        write_model(repository, "m", mlp(), config=isolated + group)
+    with runtime(repository, tmp_path / "log", f"--host-policy=cpu,cpu-cores={where}") as server:
+        world = PythonWorld(server, repository)
+        if kind == "python":
+            world.write("m", "def execute(self, requests): ...", f"{ONE_TO_ONE} {group}")
+        assert world.load("m")[0] == 200
+        (first,) = world.children()
+        assert cores_of(first) == where
+        os.kill(first, signal.SIGKILL)
+        (second,) = eventually(lambda: [pid for pid in world.children() if pid != first])
+        assert cores_of(second) == where
 
 
 def test_without_a_policy_nothing_is_bound(tmp_path):

@@ -45,8 +45,9 @@ class SupervisedInstance(Generic[Process]):
             memory_limit=limits.memory_limit,
             too_large=self._too_large,
         )
+        self._new_process = new_process
         self.supervisor: Supervisor[Process] = Supervisor(
-            name, services.loop, start=new_process, restarted=self._watch.restarted
+            name, services.loop, start=self._start, restarted=self._watch.restarted
         )
 
     @property
@@ -75,6 +76,10 @@ class SupervisedInstance(Generic[Process]):
         """There is no process any more when this returns. May be repeated."""
         self.supervisor.close(self.limits.finalize_limit)
         self._on_loop(self._watch.end)
+
+    def _start(self) -> Process:
+        with self._services.place():  # the thread is any; the process stays where it was started
+            return self._new_process()
 
     def _too_large(self, process: Process) -> None:
         if not self._replacing and not process.open_calls:

@@ -44,6 +44,10 @@ def test_a_gpu_below_the_least_compute_capability_is_not_used(minimum, usable):
     assert GpuMonitor(load_nvml=PretendNvml).read().usable(minimum) == usable
 
 
+def test_gpus_say_what_they_can_do():
+    assert GpuMonitor(load_nvml=PretendNvml).read().compute_capabilities == {0: 8.6, 1: 7.0}
+
+
 def test_a_gpu_that_does_not_say_what_it_can_do_may_be_used():
     class Silent(PretendNvml):
         def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> list[int]:
