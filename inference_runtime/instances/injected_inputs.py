@@ -31,7 +31,7 @@ class InjectedInputs:
         self.state_outputs = tuple(state.output_name for state in sequences.states)
 
     def arrays(self, batch: SequenceBatch) -> list[Array]:
-        """In the order of `config.injected_inputs`."""
+        """In the order of `config.injected_inputs`, after those that describe the batch."""
         return self.controls(batch) + self._state_inputs(batch)
 
     def controls(self, batch: SequenceBatch) -> list[Array]:

@@ -9,6 +9,7 @@ from inference_runtime.backends.request_fault import RequestFault
 from inference_runtime.errors import Internal, RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.gather import Gatherer
+from inference_runtime.instances.ragged import RaggedGatherer, RaggedScatterer, is_ragged
 from inference_runtime.instances.scatter import Scatterer
 from inference_runtime.spec.messages import Answer, InferResponse
 from inference_runtime.spec.model_config import ModelConfig
@@ -33,8 +34,10 @@ class BatchRunner:
         self.version = version
         self._label = f"{model_name}:{version}"
         self._clock = clock
-        self._gatherer = Gatherer(config)
-        self._scatterer = Scatterer(config, model_name=model_name, version=version)
+        ragged = is_ragged(config)
+        self._gatherer = RaggedGatherer(config) if ragged else Gatherer(config)
+        scatterer = RaggedScatterer if ragged else Scatterer
+        self._scatterer = scatterer(config, model_name=model_name, version=version)
 
     def run(self, backend: Backend, batch: Batch) -> Execution:
         clock = self._clock

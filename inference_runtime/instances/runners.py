@@ -2,24 +2,15 @@
 
 import asyncio
 
-from inference_runtime.instances.ragged_runner import RaggedBatchRunner
 from inference_runtime.instances.request_runner import RequestRunner
 from inference_runtime.instances.runner import BatchRunner
 from inference_runtime.instances.sequence_runner import SequenceBatchRunner, SequenceRequestRunner
 from inference_runtime.spec.model_config import ModelConfig
 
 
-def is_ragged(config: ModelConfig) -> bool:
-    return bool(config.batch_inputs or config.batch_outputs) or any(
-        spec.ragged for spec in config.inputs
-    )
-
-
 def batch_runner(config: ModelConfig, *, model_name: str, version: int) -> BatchRunner:
     """One for all instances of a version."""
     sequences = config.sequence_batching
-    if sequences is None and is_ragged(config):
-        return RaggedBatchRunner(config, model_name=model_name, version=version)
     if sequences is None:
         return BatchRunner(config, model_name=model_name, version=version)
     return SequenceBatchRunner(config, sequences, model_name=model_name, version=version)

@@ -23,7 +23,12 @@ INITIAL_STATES = "initial_state"  # a directory of the model's, beside its versi
 
 
 def check_per_request(config: ModelConfig) -> None:
-    """A backend that answers request by request has nowhere to put a state."""
+    """A backend that answers request by request has nowhere to put a state, and no batch to describe."""
+    if config.batch_inputs or config.batch_outputs:
+        raise InvalidArgument(
+            "batch inputs and batch outputs are only supported for custom platform and TensorRT "
+            f"platform for {config.name}"
+        )
     sequences = config.sequence_batching
     if sequences is not None and sequences.states:
         raise Unsupported(

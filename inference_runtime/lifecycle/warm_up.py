@@ -16,6 +16,7 @@ import numpy as np
 from inference_runtime.backends.base import Array, Backend, LoadedInstance, RequestBackend
 from inference_runtime.backends.model_call import ModelCall, Reply, WireTensor
 from inference_runtime.errors import InvalidArgument, RuntimeFault
+from inference_runtime.instances.ragged import batch_input
 from inference_runtime.spec.datatypes import BY_NUMBER, BY_WIRE, Datatype
 from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.messages import InferRequest, RequestHead
@@ -37,13 +38,13 @@ def read_samples(config: ModelConfig, model_directory: Path) -> list[WarmUpSampl
     """Raises InvalidArgument for a sample that can not be made."""
     samples = []
     for entry in config.proto.model_warmup:
-        if entry.batch_size == 0 and config.batching:
+        if entry.batch_size == 0:
             logger.warning(
                 "skipping batch 0 warmup sample '%s' of model '%s'", entry.name, config.name
             )
             continue
         inputs = {
-            name: _tensor(config, name, tensor, max(entry.batch_size, 1), model_directory)
+            name: _tensor(config, name, tensor, entry.batch_size, model_directory)
             for name, tensor in entry.inputs.items()
         }
         samples.append(WarmUpSample(entry.name, max(entry.count, 1), inputs))
@@ -128,12 +129,16 @@ def _run(instance: LoadedInstance, config: ModelConfig, sample: WarmUpSample) ->
         _call(cast(RequestBackend, instance.backend), config, sample)
         return
     backend = cast(Backend, instance.backend)
+    described = _described(config, sample)
     arrays: list[Array | None] = []
     for spec in config.backend_inputs:
         tensor = sample.inputs.get(spec.name)
+        if spec.name in described:
+            arrays.append(described[spec.name])
+            continue
         if tensor is None:
             if config.sequence_batching is not None and spec in config.injected_inputs:
-                arrays.append(_unset(spec, config, arrays))
+                arrays.append(_unset(spec, config, sample))
                 continue
             if not spec.optional:
                 raise InvalidArgument(f"input '{spec.name}' is missing in the sample")
@@ -146,9 +151,19 @@ def _run(instance: LoadedInstance, config: ModelConfig, sample: WarmUpSample) ->
     backend.execute(arrays, config.output_names)
 
 
-def _unset(spec: TensorSpec, config: ModelConfig, others: Sequence[Array | None]) -> Array:
+def _described(config: ModelConfig, sample: WarmUpSample) -> dict[str, Array]:
+    """What `batch_input` says of the sample, which is a batch of one request."""
+    shapes = {name: tensor.shape for name, tensor in sample.inputs.items()}
+    return {
+        name: batch_input(entry, [shapes.get(entry.source, ())])
+        for entry in config.batch_inputs
+        for name in entry.target_names
+    }
+
+
+def _unset(spec: TensorSpec, config: ModelConfig, sample: WarmUpSample) -> Array:
     """A control that says no, or a state that is none: a sample need not name what clients do not."""
-    rows = next((array.shape[0] for array in others if array is not None), 1)
+    rows = next((tensor.shape[0] for tensor in sample.inputs.values() if tensor.shape), 1)
     dims = tuple(max(dim, 1) for dim in spec.dims)
     shape = (rows, *dims) if config.batching else dims
     if spec.datatype == "BYTES":

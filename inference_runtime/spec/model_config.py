@@ -194,7 +194,7 @@ def read(proto: pb.ModelConfig) -> ModelConfig:
         sequence_batching=sequences,
         batch_inputs=batch_inputs,
         batch_outputs=read_batch_outputs(proto),
-        injected_inputs=_injected(sequences) if sequences is not None else _described(batch_inputs),
+        injected_inputs=_described(batch_inputs) + _injected(sequences),
     )
 
 
@@ -231,7 +231,9 @@ def _described(batch_inputs: tuple[BatchInput, ...]) -> tuple[TensorSpec, ...]:
     )
 
 
-def _injected(sequences: SequenceBatching) -> tuple[TensorSpec, ...]:
+def _injected(sequences: SequenceBatching | None) -> tuple[TensorSpec, ...]:
+    if sequences is None:
+        return ()
     controls = [TensorSpec(control.name, control.datatype, (1,)) for control in sequences.controls]
     states = [
         TensorSpec(state.input_name, state.datatype, state.dims) for state in sequences.states

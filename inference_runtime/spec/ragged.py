@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, Unsupported
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.spec.datatypes import wire_name
 
 
@@ -82,12 +82,6 @@ def check_ragged(proto: Any) -> None:
                 )
             seen.add(name)
         _check_source(proto, f"batch output kind '{kind}'", entry.source_input, inputs)
-    ragged = any(entry.allow_ragged_batch for entry in proto.input)
-    if (proto.batch_input or ragged) and proto.HasField("sequence_batching"):
-        raise Unsupported(
-            f"model '{proto.name}' asks for ragged batches and sequences, which this server does "
-            "not support together"
-        )
 
 
 def _check_source(proto: Any, what: str, sources: Any, inputs: set[str]) -> None:

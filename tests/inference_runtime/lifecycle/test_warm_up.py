@@ -55,6 +55,15 @@ async def test_every_instance_runs_every_sample_and_nothing_is_counted(tmp_path,
         assert (stats.inference_count, stats.execution_count) == (0, 0)
 
 
+async def test_a_sample_of_no_rows_is_skipped_whether_the_model_batches_or_not(tmp_path, caplog):
+    """It would fail the load if it were run: there is nothing for INPUT1."""
+    config = sample(entry("INPUT0", "zero_data: true"), batch=0)
+    write_model(tmp_path, "m", add_sub(batching=False), config=config)
+    async with core_world(tmp_path) as world:
+        await world.load("m")
+    assert "skipping batch 0 warmup sample 's' of model 'm'" in caplog.text
+
+
 async def test_data_from_a_file_reaches_the_model(tmp_path):
     """10 is no index: the run fails only if the file's number is what the model gets."""
     data = entry("INDEX", 'input_data_file: "indices"', "1", "TYPE_INT64")

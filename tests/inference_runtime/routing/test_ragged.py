@@ -1,12 +1,14 @@
 """Requests of different shapes in one batch, through ONNX Runtime."""
 
 import asyncio
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inference_runtime.errors import InvalidArgument, RuntimeFault
-from inference_runtime.instances.ragged_runner import batch_input
+from inference_runtime.instances.ragged import batch_input
 from inference_runtime.spec.messages import InferResponse
 from inference_runtime.spec.ragged import BatchInput, BatchInputKind
 from tests.inference_runtime.core_world import core_world, data_of, head_of
@@ -50,6 +52,63 @@ async def test_requests_of_different_lengths_share_a_batch(world):
     assert [answer.head.outputs[1].shape for answer in answers] == [(1, 3), (1, 1), (1, 2)]
     [stats] = world.core.model_statistics("sums", "1").model_stats
     assert (stats.execution_count, stats.inference_count) == (1, 3)
+
+
+def step(world, id_: int, *values: float, start=False):
+    inputs = {"X": np.array([values], np.float32)}
+    head = replace(head_of("sums", inputs), sequence_id=id_, sequence_start=start)
+    return world.submit(head, data_of(inputs))[1]
+
+
+def found_in(answer) -> list[list[float]]:
+    assert isinstance(answer, InferResponse), answer
+    return [np.frombuffer(data, np.float32).tolist() for data in answer.data]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "executions"),
+    [
+        ("oldest { preferred_batch_size: [2] max_queue_delay_microseconds: 2000000 }", 2),
+        ("direct { minimum_slot_utilization: 1.0 max_queue_delay_microseconds: 200000 }", 2),
+    ],
+)
+async def test_steps_of_sequences_share_a_batch_too(tmp_path, strategy, executions):
+    batching = re.search(r"dynamic_batching.*\n", CONFIG)
+    config = CONFIG.replace(batching[0], f"sequence_batching {{ {strategy} }}\n")
+    write_model(tmp_path, "sums", ragged_sums(), config=config)
+    async with core_world(tmp_path) as world:
+        await world.load("sums")
+        first = [step(world, 1, 1, 2, 3, start=True), step(world, 2, 10, start=True)]
+        assert list(map(found_in, await asyncio.gather(*first))) == [
+            [[6], [2, 4, 6]],
+            [[10], [20]],
+        ]
+        # Of the direct strategy, the row of the first sequence holds a filler now.
+        assert found_in(await step(world, 2, 4, 5)) == [[9], [8, 10]]
+        [stats] = world.core.model_statistics("sums", "1").model_stats
+        assert (stats.execution_count, stats.inference_count) == (executions, 3)
+
+
+async def test_a_sample_needs_no_tensors_that_describe_its_batch(tmp_path):
+    sample = (
+        'model_warmup { name: "s" batch_size: 2 inputs { key: "X" value '
+        "{ data_type: TYPE_FP32 dims: [3] zero_data: true } } }"
+    )
+    write_model(tmp_path, "sums", ragged_sums(), config=CONFIG + sample)
+    async with core_world(tmp_path) as world:
+        await world.load("sums")
+
+
+async def test_a_model_that_sees_requests_one_by_one_has_no_batch_to_describe(tmp_path):
+    (tmp_path / "sums/1").mkdir(parents=True)
+    (tmp_path / "sums/config.pbtxt").write_text('backend: "repeat" ' + CONFIG)
+    async with core_world(tmp_path) as world:
+        with pytest.raises(InvalidArgument) as fault:
+            await world.load("sums")
+    assert (
+        "batch inputs and batch outputs are only supported for custom platform and TensorRT platform "
+        "for sums"
+    ) in fault.value.text
 
 
 async def test_the_servers_own_inputs_are_not_the_clients(world):

@@ -1,4 +1,4 @@
-"""Executions of models that take requests of different shapes in one batch: flat inputs, and what describes them."""
+"""Batches of requests with different shapes: flat inputs, what describes them, and outputs cut by it."""
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
@@ -10,8 +10,7 @@ from inference_runtime.backends.base import Array
 from inference_runtime.errors import Internal, InvalidArgument
 from inference_runtime.instances.batch import Batch
 from inference_runtime.instances.gather import Gatherer
-from inference_runtime.instances.runner import BatchRunner
-from inference_runtime.instances.scatter import MAX_HEADS
+from inference_runtime.instances.scatter import MAX_HEADS, Scatterer
 from inference_runtime.spec.datatypes import BY_WIRE
 from inference_runtime.spec.messages import InferResponse, ResponseHead, TensorHead
 from inference_runtime.spec.model_config import ModelConfig, TensorSpec
@@ -78,30 +77,31 @@ _VALUES: Final[dict[BatchInputKind, Callable[[Sequence[Shape]], object]]] = {
 }
 
 
-class RaggedBatchRunner(BatchRunner):
+class RaggedScatterer(Scatterer):
+    """As the other; where some output is cut by the shapes of an input, all are cut request by request."""
+
     def __init__(self, config: ModelConfig, *, model_name: str, version: int) -> None:
         super().__init__(config, model_name=model_name, version=version)
-        self._gatherer = RaggedGatherer(config)
-        self._heads: dict[Hashable, ResponseHead] = {}
+        self._cut_heads: dict[Hashable, ResponseHead] = {}
         self._sources = {
             config.output_index[name]: config.input_index[output.source]
             for output in config.batch_outputs
             for name in output.target_names
         }
 
-    def _scatter(
-        self, batch: Batch, indexes: tuple[int, ...], outputs: Sequence[Array]
+    def scatter(
+        self, batch: Batch, indexes: tuple[int, ...], arrays: Sequence[Array]
     ) -> list[InferResponse]:
         if not self._sources:
-            return super()._scatter(batch, indexes, outputs)
+            return super().scatter(batch, indexes, arrays)
         cuts = {
             index: self._cuts(index, array, batch)
-            for index, array in zip(indexes, outputs, strict=True)
+            for index, array in zip(indexes, arrays, strict=True)
         }
         answers = []
         for place, request in enumerate(batch.requests):
-            pieces = [(self.config.outputs[i], cuts[i][place]) for i in request.plan.outputs]
-            head = self._head(
+            pieces = [(self._config.outputs[i], cuts[i][place]) for i in request.plan.outputs]
+            head = self._cut_head(
                 tuple(TensorHead(spec.name, spec.datatype, piece.shape) for spec, piece in pieces)
             )
             answers.append(
@@ -109,20 +109,20 @@ class RaggedBatchRunner(BatchRunner):
             )
         return answers
 
-    def _head(self, outputs: tuple[TensorHead, ...]) -> ResponseHead:
+    def _cut_head(self, outputs: tuple[TensorHead, ...]) -> ResponseHead:
         """The same for equal outputs: front ends remember what they wrote for a head."""
         key = tuple((output.name, output.shape) for output in outputs)
-        head = self._heads.get(key)
+        head = self._cut_heads.get(key)
         if head is None:
-            if len(self._heads) >= MAX_HEADS:
-                self._heads = {}
-            head = ResponseHead(self.model_name, str(self.version), outputs)
-            self._heads[key] = head
+            if len(self._cut_heads) >= MAX_HEADS:
+                self._cut_heads = {}
+            head = ResponseHead(self._model_name, self._version, outputs)
+            self._cut_heads[key] = head
         return head
 
     def _cuts(self, index: int, array: Array, batch: Batch) -> list[Array]:
         """One array per request."""
-        spec = self.config.outputs[index]
+        spec = self._config.outputs[index]
         source = self._sources.get(index)
         if source is None:
             shapes = [(request.plan.batch_size, *array.shape[1:]) for request in batch.requests]
@@ -132,7 +132,7 @@ class RaggedBatchRunner(BatchRunner):
         ends = list(accumulate(map(element_count, shapes)))
         if ends[-1] != flat.size or array.dtype != BY_WIRE[spec.datatype].dtype:
             raise Internal(
-                f"output '{spec.name}' of model '{self.model_name}' has {flat.size} elements of "
+                f"output '{spec.name}' of model '{self._model_name}' has {flat.size} elements of "
                 f"{array.dtype} where the shapes of the batch ask for {ends[-1]} of {spec.datatype}"
             )
         starts = [0, *ends[:-1]]
@@ -152,4 +152,10 @@ def _filled(spec: TensorSpec, source: Shape) -> Shape:
     return (
         source[0],
         *(sizes[at] if dim < 0 and at < len(sizes) else dim for at, dim in enumerate(spec.dims)),
+    )
+
+
+def is_ragged(config: ModelConfig) -> bool:
+    return bool(config.batch_inputs or config.batch_outputs) or any(
+        spec.ragged for spec in config.inputs
     )
