@@ -20,7 +20,7 @@ from inference_runtime.backends.onnxruntime_options import SessionSettings, sess
 from inference_runtime.backends.onnxruntime_sessions import Sessions, open_session, ort_fault
 from inference_runtime.backends.request_fault import RequestFault
 from inference_runtime.errors import Internal, InvalidArgument, Unavailable
-from inference_runtime.spec.layout import resolve_inside
+from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 from inference_runtime.spec.model_config import InstanceSpec, ModelConfig
 
 _TYPES = {
@@ -39,6 +39,7 @@ _TYPES = {
     "tensor(string)": "BYTES",
     "tensor(bfloat16)": "BF16",
 }
+_KINDS = {"seq": "SEQUENCE", "sparse_tensor": "SPARSETENSOR"}  # the others have one name
 _BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16
 _sessions = Sessions()
 
@@ -172,7 +173,10 @@ class OnnxRuntimeBackend:
 
 def model_file(artifact: ModelArtifact, filename: str, instance: str = "") -> Path:
     """The file of a version; a directory of that name holds `model.onnx` beside its external data."""
-    path = resolve_inside(artifact.directory, filename or "model.onnx", follow_links=True)
+    try:
+        path = resolve_inside(artifact.directory, filename or "model.onnx", follow_links=True)
+    except OutsideRoot as error:
+        raise InvalidArgument(f"the model file must lie inside of its version: {error}") from error
     if path.is_dir():
         path = resolve_inside(path, "model.onnx", follow_links=True)
     if not path.is_file():
@@ -247,13 +251,19 @@ def _encode(array: Array) -> Array:
     return encoded.reshape(array.shape)
 
 
+def _type_problem(port: Any) -> str:
+    kind = port.type.split("(")[0]
+    if kind == "tensor":
+        return f"unsupported datatype '{port.type}' for I/O '{port.name}' of an ONNX model."
+    return (
+        f"Unsupported ONNX Type 'ONNX_TYPE_{_KINDS.get(kind, kind.upper())}' "
+        f"for I/O '{port.name}', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
 def _port(port: Any, *, optional: bool = False) -> PortDescription:
     datatype = _TYPES.get(port.type)
     if datatype is None:
-        kind = port.type.split("(")[0].upper()
-        raise InvalidArgument(
-            f"Unsupported ONNX Type 'ONNX_TYPE_{'SEQUENCE' if kind == 'SEQ' else kind}' "
-            f"for I/O '{port.name}', expected 'ONNX_TYPE_TENSOR'."
-        )
+        raise InvalidArgument(_type_problem(port))
     shape = tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in port.shape)
     return PortDescription(port.name, datatype, shape, optional)

@@ -12,8 +12,8 @@ from typing import Any
 from inference_runtime.backends.base import ModelArtifact
 from inference_runtime.backends.onnxruntime_accelerators import OPENVINO, TENSORRT
 from inference_runtime.backends.onnxruntime_options import SessionSettings
-from inference_runtime.errors import Internal, RuntimeFault, Unavailable
-from inference_runtime.spec.layout import resolve_inside
+from inference_runtime.errors import Internal, InvalidArgument, RuntimeFault, Unavailable
+from inference_runtime.spec.layout import OutsideRoot, resolve_inside
 
 _ORT_ERROR = re.compile(r"\[ONNXRuntimeError\] : (\d+) : (\w+) : (.*)", re.DOTALL)
 _QUIET = 4  # ORT prints what it also raises; the fault carries the text, so nothing is lost
@@ -53,9 +53,9 @@ def open_session(path: Path, settings: SessionSettings, model_directory: Path) -
     _check_installed(onnxruntime, settings)
     if settings.global_pool is not None:
         _make_global_pool(*settings.global_pool)
-    options = _session_options(onnxruntime, settings, model_directory)
     wanted = [provider.name for provider in settings.providers]
     try:
+        options = _session_options(onnxruntime, settings, model_directory)
         with _turn(wanted):
             session = onnxruntime.InferenceSession(
                 str(path),
@@ -117,10 +117,25 @@ def _session_options(onnxruntime: Any, settings: SessionSettings, model_director
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     for library in settings.library_files:
-        options.register_custom_ops_library(
-            str(resolve_inside(model_directory, library, follow_links=True))
-        )
+        options.register_custom_ops_library(str(_library_file(library, model_directory)))
     return options
+
+
+def _library_file(name: str, model_directory: Path) -> Path:
+    """By its absolute path, or in the model's directory, or below that in the repository."""
+    if name.startswith("/"):
+        return Path(name)
+    try:
+        places = [resolve_inside(root, name, follow_links=True) for root in _roots(model_directory)]
+    except OutsideRoot as error:
+        raise InvalidArgument(
+            f"custom operator library '{name}' can not be found: {error}"
+        ) from error
+    return next((path for path in places if path.is_file()), places[0])
+
+
+def _roots(model_directory: Path) -> tuple[Path, Path]:
+    return model_directory, model_directory.parent
 
 
 def usable_cores() -> frozenset[int]:

@@ -18,7 +18,7 @@ DEFAULT_MAX_BATCH_SIZE = 4
 
 def complete(proto: Any, description: ArtifactDescription, default_max_batch_size: int) -> None:
     """Changes `proto`; a config that lists inputs and outputs is left as it is."""
-    if proto.input and proto.output:
+    if (proto.input or proto.batch_input) and proto.output:
         logger.info(
             "skipping model configuration auto-complete for '%s': inputs and outputs already specified",
             proto.name,

@@ -1,12 +1,17 @@
 """The ONNX Runtime backend on real graphs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from inference_runtime.backends.onnxruntime_accelerators import CPU, CUDA, Provider
+from inference_runtime.backends.onnxruntime_backend import _port
 from inference_runtime.backends.onnxruntime_options import session_settings
+from inference_runtime.backends.onnxruntime_sessions import open_session
 from inference_runtime.errors import FailureReason, Internal, InvalidArgument, Unavailable
 from inference_runtime.spec.config_text import config_from_text
 from inference_runtime.spec.datatypes import BY_WIRE
@@ -149,12 +154,79 @@ def test_sequences_are_no_tensors(tmp_path):
         prepare(tmp_path, model)
 
 
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("sparse_tensor(float)", "Unsupported ONNX Type 'ONNX_TYPE_SPARSETENSOR' for I/O 'x', "),
+        ("map(string,tensor(float))", "Unsupported ONNX Type 'ONNX_TYPE_MAP' for I/O 'x', "),
+        ("tensor(float8e4m3fn)", "unsupported datatype 'tensor(float8e4m3fn)' for I/O 'x' of "),
+    ],
+)
+def test_what_is_no_tensor_of_a_known_datatype_is_named(kind, problem):
+    with pytest.raises(InvalidArgument) as caught:
+        _port(SimpleNamespace(name="x", type=kind, shape=[1]))
+    assert caught.value.text.startswith(problem)
+
+
+def library(name: str) -> str:
+    return f'model_operations {{ op_library_filename: "{name}" }}'
+
+
+@pytest.mark.parametrize("place", ["absolute", "model", "repository"])
+def test_libraries_of_operators_are_found_where_they_are(tmp_path, place):
+    """What ONNX Runtime says of one shows which it was given: it is none, but it is there."""
+    directory = tmp_path / "r/m" if place == "model" else tmp_path / "r"
+    file = (tmp_path if place == "absolute" else directory) / "ops/libmine.so"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"no library")
+    name = str(file) if place == "absolute" else "ops/libmine.so"
+    with pytest.raises(Internal, match=r"^onnx runtime error 1: ") as caught:
+        prepare(tmp_path / "r", add_sub(), library(name))
+    assert str(file) in caught.value.text
+    assert "No such file" not in caught.value.text
+
+
+def test_files_that_a_config_can_not_mean_are_refused(tmp_path):
+    with pytest.raises(
+        InvalidArgument, match=r"custom operator library '../x.so' can not be found"
+    ):
+        prepare(tmp_path / "a", add_sub(), library("../x.so"))
+    with pytest.raises(InvalidArgument, match="the model file must lie inside of its version"):
+        prepare(
+            tmp_path / "b",
+            add_sub(),
+            'backend: "onnxruntime" default_model_filename: "../m.onnx"',
+        )
+
+
 def settings(parameters: str = "", options=None, gpu=None):
     return session_settings(config_from_text(f'name: "m" {parameters}'), options or {}, gpu)
 
 
 def parameter(key, value):
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+def test_the_session_has_what_the_config_asks_for(tmp_path):
+    write_model(tmp_path, "m", add_sub())
+    asked = settings(
+        parameter("execution_mode", "1")
+        + parameter("intra_op_thread_count", "2")
+        + parameter("inter_op_thread_count", "3")
+        + parameter("enable_mem_arena", "0")
+        + parameter("enable_mem_pattern", "0")
+        + parameter("session.use_device_allocator_for_initializers", "1")
+        + "optimization { graph { level: -1 } }"
+    )
+    session = open_session(tmp_path / "m/1/model.onnx", asked, tmp_path / "m")
+    options = session.get_session_options()
+    assert options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 3)
+    assert (options.enable_cpu_mem_arena, options.enable_mem_pattern) == (False, False)
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    assert options.graph_optimization_level == level
+    entry = options.get_session_config_entry("session.use_device_allocator_for_initializers")
+    assert entry == "1"
 
 
 def test_threads_default_to_one_and_follow_model_then_server():

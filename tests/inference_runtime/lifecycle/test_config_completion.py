@@ -68,6 +68,16 @@ def test_a_config_with_inputs_and_outputs_is_left_alone():
     assert not proto.HasField("dynamic_batching")
 
 
+def test_a_described_batch_is_an_input_like_others():
+    text = (
+        'batch_input { target_name: "p0" data_type: TYPE_INT32 source_input: "q" } '
+        'output { name: "p1" data_type: TYPE_FP32 dims: [-1, 2] }'
+    )
+    proto = completed(text, described((-1, 3), (-1, 2)))
+    assert not proto.input
+    assert proto.max_batch_size == 0
+
+
 def test_a_batch_of_scalars_is_one_element_to_clients():
     proto = completed("", described((-1,), (-1,)))
     assert list(proto.input[0].dims) == [1]
