@@ -23,6 +23,7 @@ KNOWN_PLATFORMS: tuple[KnownPlatform, ...] = (
     KnownPlatform("onnxruntime", "onnxruntime_onnx", "model.onnx"),
     KnownPlatform("openvino", "", "model.xml"),
     KnownPlatform("pytorch", "pytorch_libtorch", "model.pt"),
+    KnownPlatform("pytorch", "libtorch", "model.pt"),
     KnownPlatform("pytorch", "torch_aoti", "model.pt2"),
     KnownPlatform("python", "", "model.py"),
 )
@@ -73,10 +74,10 @@ def _tells(proto: Any, row: KnownPlatform, files: Collection[str]) -> bool:
         if proto.platform:
             return bool(proto.platform == row.platform)
         return proto.default_model_filename in ("", row.filename) or not _several(row.backend)
-    if proto.platform:
-        return bool(proto.platform == row.platform)
-    if proto.default_model_filename:
-        return bool(proto.default_model_filename == row.filename)
+    if proto.platform or proto.default_model_filename:
+        # Either tells; whether they fit each other is the rules' affair.
+        platform = row.platform and proto.platform == row.platform
+        return bool(platform or proto.default_model_filename == row.filename)
     return row.filename in files
 
 
@@ -91,12 +92,10 @@ def fill_scheduling(proto: Any) -> None:
         if not batching.preferred_batch_size and proto.max_batch_size > 0:
             batching.preferred_batch_size.append(proto.max_batch_size)
     if proto.platform != ENSEMBLE:
-        for memory in (
-            proto.optimization.input_pinned_memory,
-            proto.optimization.output_pinned_memory,
-        ):
-            if not memory.ListFields():
-                memory.enable = True
+        for memory in ("input_pinned_memory", "output_pinned_memory"):
+            # One that is there says what it means, also where it says no, which is a default.
+            if not proto.optimization.HasField(memory):
+                getattr(proto.optimization, memory).enable = True
 
 
 def fill_instance_groups(proto: Any, usable_gpus: Sequence[int]) -> None:

@@ -104,14 +104,14 @@ class _Port:
                 "reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension"
             ),
         )
+        different_size = self._named("has different size for dims and reshape")
+        # To Triton, of any size is a size like others; only between two of them it counts what is variable.
+        self._demand((-1 in dims) == (-1 in shape), different_size)
         self._demand(
             dims.count(-1) == shape.count(-1),
             self._named("has different number of variable-size dimensions for dims and reshape"),
         )
-        self._demand(
-            _fixed_runs(dims) == _fixed_runs(shape),
-            self._named("has different size for dims and reshape"),
-        )
+        self._demand(_fixed_runs(dims) == _fixed_runs(shape), different_size)
 
     def _check_tensorrt_only(self) -> None:
         if self._proto.platform == TENSORRT:

@@ -26,6 +26,15 @@ IDENTITY_CASES: Cases = [
         "unexpected 'platform' and 'backend' pair, got:tensorrt_plan, onnxruntime",
     ),
     (
+        'platform: "foo" default_model_filename: "model.onnx"',
+        "unexpected 'platform' and 'backend' pair, got:foo, onnxruntime",
+    ),
+    (
+        'platform: "libtorch" ' + PORTS,
+        "unable to find backend library for backend 'pytorch', try specifying runtime on the model "
+        "configuration.",
+    ),
+    (
         'backend: "nope" ' + PORTS,
         "unable to find backend library for backend 'nope', try specifying runtime on the model "
         "configuration.",
@@ -74,6 +83,10 @@ PORT_CASES: Cases = [
     ),
     (
         'name: "x" data_type: TYPE_FP32 dims: [4] reshape { shape: [-1] }',
+        "'x' has different size for dims and reshape",
+    ),
+    (
+        'name: "x" data_type: TYPE_FP32 dims: [4, -1] reshape { shape: [-1, -1] }',
         "'x' has different number of variable-size dimensions for dims and reshape",
     ),
     (
@@ -163,6 +176,16 @@ BATCHING_CASES: Cases = [
         (
             "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } }",
             "priority queue policy must have priority level in range [1, 2] for {m}",
+        ),
+        (
+            "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 0 value { } }",
+            "priority queue policy must have priority level in range [1, 2] for {m}",
+        ),
+        (
+            "preserve_ordering: true priority_levels: 1 default_priority_level: 1 "
+            "priority_queue_policy "
+            "{ key: 1 value { timeout_action: DELAY default_timeout_microseconds: 1 } }",
+            "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for {m}",
         ),
         (
             "preserve_ordering: true priority_levels: 2 default_priority_level: 1",

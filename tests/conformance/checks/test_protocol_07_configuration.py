@@ -10,6 +10,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import constant
 from tests.conformance.config_cases import ALL_CASES, WHOLE
+from tests.conformance.python_models import ONE_TO_ONE, write_python_model
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_constant, add_sub, failing, write_model
 
@@ -157,6 +158,13 @@ def test_check_117_what_fits_its_checksum_is_loaded(client, repository):
     client.unload_model("c117_sum")
 
 
+def test_check_117_what_a_config_says_of_pinned_memory_stays(client, repository):
+    text = "optimization { output_pinned_memory { enable: false } }"
+    memory = loaded_config(client, repository, "c117_pinned", add_sub(), text)["optimization"]
+    assert memory["input_pinned_memory"] == {"enable": True}
+    assert not memory["output_pinned_memory"].get("enable", False)
+
+
 def test_check_117_a_metric_that_has_no_options_is_told_of(server, repository):
     text = (
         'model_metrics { metric_control { metric_identifier { family: "mine" } '
@@ -238,9 +246,50 @@ def test_check_122_samples_run_before_the_model_is_ready_and_one_that_fails_fail
         for iteration in (0, 1):
             line = f"is running warmup sample 'zero sample' for iteration {iteration}"
             assert server.log.count(line) == 1
-        with pytest.raises(InferenceServerException, match="failed to run warmup sample 'bad sa"):
+        with pytest.raises(
+            InferenceServerException,
+            match="failed to run warmup sample 'bad sample': onnx runtime error 2: ",
+        ):
             client.load_model("bad")
         assert not client.is_model_ready("bad")
+
+
+WARM = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.steps = 0
+
+    def execute(self, requests):
+        self.steps += 1
+        if FAILS:
+            error = pb_utils.TritonError("An Error Occurred")
+            return [pb_utils.InferenceResponse(error=error) for _ in requests]
+        tensor = pb_utils.Tensor("OUT", np.array([self.steps], np.int32))
+        return [pb_utils.InferenceResponse([tensor]) for _ in requests]
+"""
+ZERO_SAMPLES = (
+    'model_warmup { name: "zero sample" count: 2 batch_size: 1 inputs { key: "IN" '
+    "value { data_type: TYPE_INT32 dims: [1] zero_data: true } } } instance_group { count: 1 }"
+)
+
+
+@pytest.mark.slow
+def test_check_122_the_first_client_comes_after_the_samples(client, repository):
+    for name, fails in (("c122_good", False), ("c122_bad", True)):
+        source = WARM.replace("FAILS", str(fails))
+        write_python_model(
+            repository, f"{name}_{client.kind}", source=source, config=ONE_TO_ONE + ZERO_SAMPLES
+        )
+    client.load_model(f"c122_good_{client.kind}")
+    answer = client.ask(f"c122_good_{client.kind}", {"IN": np.zeros(1, np.int32)})
+    assert answer.as_numpy("OUT").tolist() == [3]
+    with pytest.raises(InferenceServerException) as caught:
+        client.load_model(f"c122_bad_{client.kind}")
+    assert "failed to run warmup sample 'zero sample': An Error Occurred;" in str(caught.value)
+    assert not client.is_model_ready(f"c122_bad_{client.kind}")
 
 
 @pytest.mark.slow

@@ -83,6 +83,10 @@ def test_identity_rules(text, message):
         ),
         (
             'name: "x" data_type: TYPE_FP32 dims: [4] reshape { shape: [-1] }',
+            "model input 'x' has different size for dims and reshape for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [4, -1] reshape { shape: [-1, -1] }',
             "model input 'x' has different number of variable-size dimensions for dims and reshape for m",
         ),
         (
@@ -203,6 +207,16 @@ def test_instance_group_rules(group, gpus, support, message):
             "a.onnx",
         ),
         ('default_model_filename: "model.pt2"', (), "pytorch", "torch_aoti", "model.pt2"),
+        ('platform: "torch_aoti"', (), "pytorch", "torch_aoti", "model.pt2"),
+        ('platform: "libtorch"', (), "pytorch", "libtorch", "model.pt"),
+        ('backend: "pytorch"', (), "pytorch", "pytorch_libtorch", "model.pt"),
+        (
+            'platform: "foo" default_model_filename: "model.onnx"',
+            (),
+            "onnxruntime",
+            "foo",
+            "model.onnx",
+        ),
         ('backend: "identity"', (), "identity", "", ""),
     ],
 )
@@ -255,4 +269,21 @@ def test_preferred_sizes_and_pinned_memory_are_completed():
     )
     fill_scheduling(proto)
     assert list(proto.dynamic_batching.preferred_batch_size) == [8]
+    assert proto.optimization.input_pinned_memory.enable is False
     assert proto.optimization.output_pinned_memory.enable is True
+
+
+def test_what_only_tensorrt_has_is_checked_there():
+    platform = 'platform: "tensorrt_plan" backend: "tensorrt" '
+    for kind, other in (("input", OUT), ("output", "")):
+        port = '{ name: "x" data_type: TYPE_FP32 dims: [4] is_non_linear_format_io: true }'
+        with pytest.raises(InvalidArgument) as caught:
+            check_ports(config(f"{platform} {other} {kind} {port}"))
+        assert caught.value.text == f"Non-linear IO format {kind} requires 3 dims for m"
+    proto = config(platform + 'instance_group { name: "g" kind: KIND_CPU profile: ["-1"] }')
+    with pytest.raises(InvalidArgument) as caught:
+        check_instance_groups(proto, ())
+    assert caught.value.text == (
+        "instance group g of model m specifies invalid profile -1. The field should contain the "
+        "string representation of a non-negative integer."
+    )
