@@ -8,17 +8,16 @@ from inference_runtime.telemetry.durations import ExecutionTimes
 
 
 class Batch:
-    """Requests executed together, in the order of their rows. `number` counts the batches of a version."""
+    """Requests executed together, in the order of their rows."""
 
-    __slots__ = ("number", "requests", "rows", "uniform")
+    __slots__ = ("requests", "rows", "uniform")
 
     def __init__(
-        self, requests: Sequence[InferRequest], rows: int, number: int = 0, *, uniform: bool = False
+        self, requests: Sequence[InferRequest], rows: int, *, uniform: bool = False
     ) -> None:
         """`uniform`: the caller knows already that it is."""
         self.requests = requests
         self.rows = rows
-        self.number = number
         # All of one plan, the usual case, is joined and split without looking at each request.
         self.uniform = uniform or len(requests) == 1 or _uniform(requests)
 

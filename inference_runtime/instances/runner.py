@@ -72,7 +72,7 @@ class BatchRunner:
         """The answers of a batch whose fault is that of some of its requests only."""
         answers: list[Answer | None] = []
         for request in batch.requests:
-            alone = Batch([request], request.plan.batch_size, batch.number)
+            alone = Batch([request], request.plan.batch_size)
             answers += self.run(backend, alone).answers
         return answers
 

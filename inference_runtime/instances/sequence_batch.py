@@ -26,9 +26,8 @@ class SequenceBatch(Batch):
         rows: Sequence[InferRequest],
         places: tuple[int, ...],
         states: Sequence[ImplicitState],
-        number: int = 0,
     ) -> None:
-        super().__init__([rows[place] for place in places], len(rows), number)
+        super().__init__([rows[place] for place in places], len(rows))
         self.places = places
         self.states = states  # by entry of `requests`
-        self.all_rows = self if len(places) == len(rows) else Batch(rows, len(rows), number)
+        self.all_rows = self if len(places) == len(rows) else Batch(rows, len(rows))

@@ -46,7 +46,7 @@ class SequenceBatchRunner(BatchRunner):
         batch = cast(SequenceBatch, batch)
         answers: list[Answer | None] = []
         for request, state in zip(batch.requests, batch.states, strict=True):
-            alone = SequenceBatch([request], (0,), [state], batch.number)
+            alone = SequenceBatch([request], (0,), [state])
             answers += self.run(backend, alone).answers
         return answers
 

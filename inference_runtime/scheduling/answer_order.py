@@ -1,47 +1,66 @@
-"""`preserve_ordering` of sequences: no answer leaves before those to requests that were in slots earlier.
+"""`preserve_ordering` inside a scheduler: no answer leaves before the last ones to requests with earlier places.
 
-A request has its place from when its sequence has a slot: one in the backlog can only go on when others
-do, and must not hold them up.
+Answers to the request at the front leave as they come, also when there are several; those to others wait. A
+request has its place from when it can be executed, not from its arrival: one that waits for others to end must
+not hold them up.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
 
-from inference_runtime.scheduling.release_order import ReleaseOrder
-from inference_runtime.scheduling.sequence_table import LiveSequence
-from inference_runtime.spec.messages import Answer, InferRequest
-from inference_runtime.telemetry.durations import ExecutionTimes
-from inference_runtime.telemetry.stats import DeviceStats
+from inference_runtime.spec.messages import InferRequest
+
+Leave = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LateAnswer:
-    sequence: LiveSequence
-    request: InferRequest
-    answer: Answer
-    device: DeviceStats
-    times: ExecutionTimes
-    streamed: bool = False  # the last of several, perhaps, which came by itself
+class _Place:
+    __slots__ = ("ended", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Leave] = deque()
+        self.ended = False  # the last answer is there
 
 
 class AnswerOrder:
     def __init__(self) -> None:
-        self._numbers: dict[InferRequest, int] = {}
-        self._last = 0
-        self._order: ReleaseOrder[LateAnswer | None] = ReleaseOrder()
+        self._line: deque[InferRequest] = deque()
+        self._places: dict[InferRequest, _Place] = {}
+        self._leaving = False
 
     def line_up(self, request: InferRequest) -> None:
         """Gives it the next place, if it has none."""
-        if request not in self._numbers:
-            self._last += 1
-            self._numbers[request] = self._last
+        if request not in self._places:
+            self._places[request] = _Place()
+            self._line.append(request)
 
-    def ended(self, request: InferRequest, late: LateAnswer | None) -> Iterator[LateAnswer]:
-        """What may leave now. `late` None: it has had its end, and nobody waits for it any more."""
-        number = self._numbers.pop(request, 0)
-        if number:
-            for released in self._order.finished(number, late):
-                if released is not None:
-                    yield released
-        elif late is not None:
-            yield late
+    def answered(self, request: InferRequest, leave: Leave, *, last: bool) -> None:
+        """`leave` is called when it is this answer's turn, perhaps before this returns."""
+        place = self._places.get(request)
+        if place is None:
+            leave()
+        elif not place.ended:
+            place.waiting.append(leave)
+            place.ended = last
+            self._go_on()
+
+    def left(self, request: InferRequest) -> None:
+        """It has had its end, and nobody waits for it any more."""
+        place = self._places.get(request)
+        if place is not None:
+            place.ended = True
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._leaving:
+            return  # an answer led to another: the loop below comes to it
+        self._leaving = True
+        try:
+            while self._line:
+                place = self._places[self._line[0]]
+                while place.waiting:
+                    place.waiting.popleft()()
+                if not place.ended:
+                    return
+                del self._places[self._line.popleft()]
+        finally:
+            self._leaving = False

@@ -6,13 +6,15 @@ an arrival, a finished execution and one timer are all that ever wakes it.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from inference_runtime.instances.batch import Batch, Execution
+from inference_runtime.instances.batch import Batch, Execution, held_back
 from inference_runtime.instances.execution_placement import ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.instance_group import InstanceGroup
+from inference_runtime.scheduling.answer_order import AnswerOrder
 from inference_runtime.scheduling.dynamic_batcher import Batcher
 from inference_runtime.scheduling.faults import (
     cancelled,
@@ -22,7 +24,6 @@ from inference_runtime.scheduling.faults import (
     stopping,
 )
 from inference_runtime.scheduling.inflight import QUEUED, Inflight
-from inference_runtime.scheduling.release_order import ReleaseOrder
 from inference_runtime.scheduling.request_queue import RequestQueue
 from inference_runtime.spec.messages import Answer, InferRequest
 from inference_runtime.telemetry.durations import ExecutionTimes
@@ -61,9 +62,11 @@ class Dispatcher:
         self._group = parts.group
         self._placement = parts.placement
         self._inflight = parts.inflight
-        self._order: ReleaseOrder[tuple[Instance, Execution]] | None = (
-            ReleaseOrder() if parts.preserve_ordering else None
-        )
+        self._order: AnswerOrder | None = None
+        self._start = parts.inflight.start
+        if parts.preserve_ordering:
+            self._order = AnswerOrder()
+            self._start = partial(_start_in_order, self._order, parts.inflight)
         self._loop = loop
         self._clock = clock
         self._turn_due = False
@@ -121,11 +124,11 @@ class Dispatcher:
         times: ExecutionTimes,
     ) -> None:
         """An answer that does not come with the end of an execution; see `RequestRunner`."""
-        if not final:
-            self._inflight.respond(request, answer, times)
-            return
-        self._inflight.finish(request, answer, instance.device, times, self._clock())
-        self._after_settling()
+        if self._order is None:
+            self._answer(instance, request, answer, final, times)
+        else:
+            leave = partial(self._answer, instance, request, answer, final, times)
+            self._order.answered(request, leave, last=final)
 
     async def drain(self) -> None:
         """Refuses new requests; returns when the last one is settled and no thread is left."""
@@ -180,7 +183,7 @@ class Dispatcher:
                 if step is not None:
                     self._await_company(step.at_ns, now_ns)
                 return
-            self._inflight.start(step.requests)
+            self._start(step.requests)
             size = step.input_bytes() if placement.by_bytes else 0
             if not placement.inline(step.rows, size):
                 instance.run_in_thread(step, self._finished)
@@ -210,12 +213,43 @@ class Dispatcher:
 
     def _settle(self, instance: Instance, execution: Execution) -> None:
         if self._order is None:
-            self._inflight.settle(execution, instance.device, self._clock())
+            self._settle_now(instance, execution)
         else:
-            for owner, due in self._order.finished(execution.batch.number, (instance, execution)):
-                self._inflight.settle(due, owner.device, self._clock())
+            self._settle_in_order(self._order, instance, execution)
         if self._draining:
             self._after_settling()
+
+    def _settle_now(self, instance: Instance, execution: Execution) -> None:
+        self._inflight.settle(execution, instance.device, self._clock())
+
+    def _settle_in_order(
+        self, order: AnswerOrder, instance: Instance, execution: Execution
+    ) -> None:
+        requests = execution.batch.requests
+        if not execution.deferred:
+            # Their places are next to each other: when it is the first one's turn, it is the others', too.
+            order.answered(requests[0], partial(self._settle_now, instance, execution), last=True)
+            for request in requests[1:]:
+                order.left(request)
+            return
+        self._settle_now(instance, held_back(execution))
+        for request, answer in zip(requests, execution.answers, strict=True):
+            if answer is not None:
+                self.deliver(instance, request, answer, True, execution.times)
+
+    def _answer(
+        self,
+        instance: Instance,
+        request: InferRequest,
+        answer: Answer,
+        final: bool,
+        times: ExecutionTimes,
+    ) -> None:
+        if not final:
+            self._inflight.respond(request, answer, times)
+            return
+        self._inflight.finish(request, answer, instance.device, times, self._clock())
+        self._after_settling()
 
     def _after_settling(self) -> None:
         if self._draining and self._inflight.count == 0:
@@ -254,3 +288,11 @@ class Dispatcher:
     def _timer_fired(self) -> None:
         self._timer = None
         self._dispatch()
+
+
+def _start_in_order(
+    order: AnswerOrder, inflight: Inflight, requests: Sequence[InferRequest]
+) -> None:
+    inflight.start(requests)
+    for request in requests:
+        order.line_up(request)

@@ -34,15 +34,11 @@ class SingleBatcher:
 
     eager = True
 
-    def __init__(self) -> None:
-        self._number = 0
-
     def next_batch(self, queue: RequestQueue, now_ns: int) -> Batch | WaitUntil | None:
         if not queue:
             return None
         requests = queue.take(1)
-        self._number += 1
-        return Batch(requests, requests[0].plan.batch_size, self._number)
+        return Batch(requests, requests[0].plan.batch_size)
 
     def hurry(self) -> None:
         """There is nothing to hurry."""
@@ -65,7 +61,6 @@ class DynamicBatcher:
         # Whatever waits is sent, up to the limit: a complete config always prefers at least the largest size.
         self._all_sizes = self._preferred <= {self._limit}
         self._takes_all = self._delay_ns == 0 and self._all_sizes
-        self._number = 0
         self._revision = -1
         self._start_over(-1)
 
@@ -76,9 +71,8 @@ class DynamicBatcher:
     def next_batch(self, queue: RequestQueue, now_ns: int) -> Batch | WaitUntil | None:
         if self._takes_all:
             if queue.size == 1:
-                self._number += 1
                 requests = queue.take(1)
-                return Batch(requests, requests[0].plan.batch_size, self._number)
+                return Batch(requests, requests[0].plan.batch_size)
             batch = self._alike(queue)
             if batch is not None:
                 return batch
@@ -142,5 +136,4 @@ class DynamicBatcher:
         self._oldest_ns = oldest_ns
 
     def _send(self, queue: RequestQueue, count: int, rows: int, *, uniform: bool = False) -> Batch:
-        self._number += 1
-        return Batch(queue.take(count), rows, self._number, uniform=uniform)
+        return Batch(queue.take(count), rows, uniform=uniform)

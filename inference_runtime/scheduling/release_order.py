@@ -1,4 +1,4 @@
-"""Holds back executions that finished early, so that answers leave in the order requests came."""
+"""Holds back what is ready early, so that it leaves in the order of its numbers. Pure."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 
 
 class ReleaseOrder(Generic[Item]):
-    """Numbers start at 1 and have no gaps: every batch that was formed finishes, well or badly."""
+    """Numbers start at 1 and have no gaps: whatever has one is finished some time, well or badly."""
 
     def __init__(self) -> None:
         self._next = 1

@@ -6,8 +6,9 @@ All of it runs on the event loop; an arrival, a finished execution and one timer
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.batch import Execution, held_back
@@ -15,7 +16,7 @@ from inference_runtime.instances.execution_placement import ExecutionPlacement
 from inference_runtime.instances.instance import Instance
 from inference_runtime.instances.sequence_batch import SequenceBatch
 from inference_runtime.scheduling.alarm import Alarm
-from inference_runtime.scheduling.answer_order import AnswerOrder, LateAnswer
+from inference_runtime.scheduling.answer_order import AnswerOrder
 from inference_runtime.scheduling.faults import cancelled, stopping
 from inference_runtime.scheduling.hold import NO_HOLD, Hold
 from inference_runtime.scheduling.inflight import ABANDONED, QUEUED, RUNNING, Inflight
@@ -32,12 +33,24 @@ from inference_runtime.scheduling.sequence_table import LiveSequence, SequenceId
 from inference_runtime.spec.messages import Answer, InferRequest
 from inference_runtime.spec.sequence_config import OldestStrategy, SequenceBatching
 from inference_runtime.telemetry.durations import ExecutionTimes
-from inference_runtime.telemetry.stats import Gauges
+from inference_runtime.telemetry.stats import DeviceStats, Gauges
 
 logger = logging.getLogger(__name__)
 
 # The event loop's timers tick in milliseconds; what is left below that is waited for turn by turn.
 TICK_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastAnswer:
+    """To a request that is not settled with its execution."""
+
+    sequence: LiveSequence
+    request: InferRequest
+    answer: Answer
+    device: DeviceStats
+    times: ExecutionTimes
+    streamed: bool = False  # perhaps of several: it came by itself
 
 
 @dataclass(slots=True)
@@ -166,14 +179,18 @@ class SequenceScheduler:
     ) -> None:
         """An answer that does not come with the end of an execution; see `RequestRunner`."""
         if not final:
-            self._inflight.respond(request, answer, times)
+            respond = partial(self._inflight.respond, request, answer, times)
+            if self._order is None:
+                respond()
+            else:
+                self._order.answered(request, respond, last=False)
         elif request.state in (
             RUNNING,
             ABANDONED,
         ):  # not a filler, nor one that has its last answer
             sequence = self._step_done(request)
             self._finish(
-                LateAnswer(sequence, request, answer, instance.device, times, streamed=True)
+                _LastAnswer(sequence, request, answer, instance.device, times, streamed=True)
             )
             self._after_settling()
             self._schedule_turn()
@@ -243,13 +260,13 @@ class SequenceScheduler:
     # From an execution to its end
 
     def _executed(self, instance: Instance, execution: Execution) -> None:
-        late: list[LateAnswer] = []
+        late: list[_LastAnswer] = []
         for request, answer in zip(execution.batch.requests, execution.answers, strict=True):
             if answer is not None and request in self._owners:
                 sequence = self._step_done(request)
                 if self._order is not None:
                     late.append(
-                        LateAnswer(sequence, request, answer, instance.device, execution.times)
+                        _LastAnswer(sequence, request, answer, instance.device, execution.times)
                     )
         if self._order is not None:
             execution = held_back(execution)
@@ -261,18 +278,19 @@ class SequenceScheduler:
                 self._step_again(request, execution, instance)
         self._after_settling()
 
-    def _finish(self, late: LateAnswer) -> None:
+    def _finish(self, late: _LastAnswer) -> None:
         """Ends a request that is not settled with its execution, as soon as it is its answer's turn."""
-        due = self._order.ended(late.request, late) if self._order is not None else (late,)
-        self._release(due)
+        if self._order is None:
+            self._settle(late)
+        else:
+            self._order.answered(late.request, partial(self._settle, late), last=True)
 
-    def _release(self, due: Iterable[LateAnswer]) -> None:
-        for each in due:
-            settle = self._inflight.finish if each.streamed else self._inflight.settle_late
-            now_ns = self._clock()
-            settle(each.request, each.answer, each.device, each.times, now_ns)
-            if self._order is not None:
-                self._keeper.answered(each.sequence, now_ns)
+    def _settle(self, late: _LastAnswer) -> None:
+        settle = self._inflight.finish if late.streamed else self._inflight.settle_late
+        now_ns = self._clock()
+        settle(late.request, late.answer, late.device, late.times, now_ns)
+        if self._order is not None:
+            self._keeper.answered(late.sequence, now_ns)
 
     def _step_done(self, request: InferRequest) -> LiveSequence:
         """A running request has its last answer; its sequence goes on, rests or ends."""
@@ -295,7 +313,7 @@ class SequenceScheduler:
         if fault is not None:
             self._step_done(request)
             self._finish(
-                LateAnswer(
+                _LastAnswer(
                     sequence, request, fault, instance.device, execution.times, streamed=True
                 )
             )
@@ -313,7 +331,7 @@ class SequenceScheduler:
                 self._iterations.end(request)
             self._inflight.fail(request, fault(request), now_ns)
             if self._order is not None:
-                self._release(self._order.ended(request, None))
+                self._order.left(request)
         self._after_settling()
 
     def _after_settling(self) -> None:

@@ -38,15 +38,17 @@ def write_batcher(repository: Path, name: str, *args: Any, of_input: str = "", *
     write_echo(repository, name, inputs=2, more=config, of_input=of_input)
 
 
-def write_gate(repository: Path, name: str, config: str, *, rows=ROWS, instances=1) -> None:
-    """A batcher that holds a batch with a number below 0 until it is opened."""
+def write_gate(
+    repository: Path, name: str, config: str, *, rows=ROWS, instances=1, source="gate.py"
+) -> None:
+    """A batcher that holds a batch (`late_gate.py`: an answer) with a number below 0 until it is opened."""
     ports = "".join(
         port(kind, f"{kind.upper()}{n}") for kind in ("input", "output") for n in (0, 1)
     )
     write_python_model(
         repository,
         name,
-        source=(Path(__file__).parent / "python_models" / "gate.py").read_text(),
+        source=(Path(__file__).parent / "python_models" / source).read_text(),
         config=f"max_batch_size: {rows}\n{ports}{port('output', 'ORDER', 'INT32', [1])}"
         f"instance_group {{ count: {instances} kind: KIND_CPU }}\n{config}",
     )

@@ -93,6 +93,9 @@ def write_gates(path):
     write_gate(path, "gate_single", "")
     for name, ordered in (("gate_ordered", "true"), ("gate_free", "false")):
         write_gate(path, name, batching([4], more=f"preserve_ordering: {ordered}"), instances=2)
+    for name, ordered in (("late_ordered", "true"), ("late_free", "false")):
+        config = batching(delay=0, more=f"preserve_ordering: {ordered}")
+        write_gate(path, name, config, source="late_gate.py")
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +279,23 @@ def test_check_128_answers_come_in_the_order_of_requests_where_that_is_wanted(pe
         assert not wait(first, timeout=0).done
         people.open_gate(model)
         answers(*first, *later)
+
+
+@pytest.mark.parametrize("model", ["late_ordered", "late_free"])
+def test_check_128_answers_that_a_model_sends_late_keep_that_order(people, model):
+    people.close_gate(model)
+    with people.batches(model, {1: 2}):
+        first = people.send(model, value=-1)
+        people.wait_running(model, 1)
+        second = people.send(model)
+        people.server.wait_for(lambda: len(people.ran(model)) == 1, "an answer that was sent")
+        if model == "late_free":
+            answers(second)
+        else:
+            assert not wait([second], timeout=0.5).done
+        assert not first.done()
+        people.open_gate(model)
+        answers(first, second)
 
 
 # 129 to 136: bounds, timeouts, priorities

@@ -2,7 +2,9 @@
 
 import pytest
 
-from inference_runtime.errors import FailureReason, FaultCode
+from inference_runtime.errors import Cancelled, FailureReason, FaultCode
+from inference_runtime.spec.messages import InferResponse, ResponseHead
+from inference_runtime.telemetry.durations import ExecutionTimes
 from tests.inference_runtime.scheduling.stage import model_config
 from tests.inference_runtime.scheduling.virtual_time import MS, SECOND, VirtualStage
 
@@ -188,6 +190,64 @@ def test_128_without_it_a_later_request_may_overtake():
     second = stage.send(1)
     stage.loop.advance(SECOND)
     assert stage.outcomes.order == [*second, *first]
+
+
+def late(stage, request, *, final=True):
+    now_ns = stage.loop.now_ns
+    times = ExecutionTimes(now_ns, now_ns, now_ns, now_ns)
+    answer = InferResponse(ResponseHead("batcher", "1", ()), ())
+    stage.dispatcher.deliver(stage.instances[0], request, answer, final, times)
+
+
+def test_128_answers_that_come_late_leave_in_the_order_of_requests():
+    stage = stage_of("preserve_ordering: true")
+    at_once = stage.instances[0].answer
+    stage.instances[0].answer = lambda request: None
+    first, second = stage.send(1, 1)
+    stage.loop.advance(2 * MS)
+    stage.instances[0].answer = at_once
+    third, fourth = stage.send(1, 1)
+    stage.loop.advance(2 * MS)
+    late(stage, second)
+    assert stage.outcomes.order == []
+    assert stage.dispatcher.inflight == 4
+    late(stage, first)
+    assert stage.outcomes.order == [first, second, third, fourth]
+    assert (stage.dispatcher.inflight, stage.stats.device().successes) == (0, 4)
+
+
+def test_128_of_several_answers_those_to_the_first_leave_as_they_come():
+    stage = stage_of("preserve_ordering: true")
+    stage.instances[0].answer = lambda request: None
+    first, second = stage.send(1, 1)
+    seen = []
+    for request in (first, second):
+        request.partial = lambda request, answer: seen.append(request)
+    stage.loop.advance(2 * MS)
+    late(stage, second, final=False)
+    late(stage, first, final=False)
+    assert seen == [first]
+    late(stage, second)
+    late(stage, first, final=False)
+    assert seen == [first, first]
+    late(stage, first)
+    assert seen == [first, first, second]
+    assert stage.outcomes.order == [first, second]
+
+
+def test_128_a_running_request_whose_client_left_holds_up_nobody_for_longer_than_it_runs():
+    stage = stage_of("preserve_ordering: true")
+    stage.instances[0].answer = lambda request: None
+    first, second = stage.send(1, 1)
+    stage.loop.advance(2 * MS)
+    stage.dispatcher.cancel(first)
+    late(stage, second)
+    assert stage.outcomes.order == []
+    late(stage, first)
+    late(stage, first)
+    assert stage.outcomes.order == [first, second]
+    assert isinstance(stage.outcomes.fault(first), Cancelled)
+    assert stage.outcomes.repeated == 0
 
 
 def test_136_without_dynamic_batching_ten_requests_are_ten_executions():

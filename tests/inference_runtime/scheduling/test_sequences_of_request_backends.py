@@ -214,6 +214,24 @@ class Moody:
         if mood == "fault":
             return Internal("the model does not like it")
         if mood == "twice":  # the answer comes both ways; one counts
+def test_preserved_order_is_that_of_late_answers_too_the_first_of_several_included():
+    stage = make_stage("oldest { preserve_ordering: true }", iterative=False)
+    stage.workers[0].backend.keeps = True
+    first, second = stage.send(5, 1, "s"), stage.send(6, 2, "s")
+    seen = []
+    for request in (first, second):
+        request.partial = lambda request, answer: seen.append(request)
+    stage.loop.advance(100 * MS)
+    calls = stage.workers[0].backend.kept
+    calls[1].send(outputs(20), final=False)
+    calls[1].send(outputs(21), final=True)
+    stage.loop.advance(MS)
+    assert (seen, stage.sums(first, second)) == ([], ["waits", "waits"])
+    calls[0].send(outputs(10), final=True)
+    stage.loop.advance(MS)
+    assert (seen, stage.outcomes.order) == ([second], [first, second])
+
+
             call.send(outputs(1), final=True)
             return outputs(2)
         if mood == "later":

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.batch import Batch, Execution
 from inference_runtime.instances.execution_placement import ExecutionPlace, ExecutionPlacement
 from inference_runtime.instances.instance_group import InstanceGroup
@@ -96,16 +97,17 @@ class PretendInstance:
         self.duration_ns = duration_ns
         self.executed: list[list[Any]] = []
         self.started_ns: list[int] = []
-        self.answer: Callable[[Any], Answer] = _empty_answer
+        # None: the answer comes later, by `deliver`.
+        self.answer: Callable[[Any], Answer | None] = _empty_answer
 
     def run_in_thread(self, batch: Batch, finished: Any) -> None:
         self.executed.append(list(batch.requests))
         self.started_ns.append(self.loop.now_ns)
         start_ns, end_ns = self.loop.now_ns, self.loop.now_ns + self.duration_ns
         answers = [self.answer(request) for request in batch.requests]
-        faulty = not all(isinstance(answer, InferResponse) for answer in answers)
+        faulty = any(isinstance(answer, RuntimeFault) for answer in answers)
         times = ExecutionTimes(start_ns, start_ns, end_ns, end_ns)
-        execution = Execution(batch, answers, times, faulty)
+        execution = Execution(batch, answers, times, faulty, deferred=None in answers)
         self.loop.call_later(self.duration_ns / 1e9, finished, self, execution)
 
     async def stop(self) -> None: ...
