@@ -156,6 +156,10 @@ class InstanceHealth(Protocol):
         """Whether it can execute now. True without a question to anybody."""
 
     @property
+    def process_number(self) -> int:
+        """Of the process that executes, another for each; 0: there is none now."""
+
+    @property
     def trouble(self) -> str:
         """Why it can not, for an operator."""
 

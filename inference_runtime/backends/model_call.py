@@ -53,6 +53,15 @@ RESCHEDULE: Final = Reschedule.RESCHEDULE
 Send = Callable[["ModelCall", Reply | None, bool], None]
 
 
+class Home:
+    """Where a sequence has begun: what a model knows of it is in that process, and goes with it."""
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process = 0  # its number; 0: none yet. Written by the step that runs, one at a time.
+
+
 class ModelCall:
     """Shapes are what the model sees: with the batch dimension, and with `reshape` applied."""
 
@@ -60,6 +69,7 @@ class ModelCall:
         "_send",
         "ended",
         "gathered_ns",
+        "home",
         "inputs",
         "outputs",
         "pace",
@@ -77,6 +87,7 @@ class ModelCall:
         self.request = request
         self.inputs = inputs  # those that the request gives, in the config's order
         self.outputs = outputs  # names of the outputs asked for
+        self.home: Home | None = None  # of its sequence, if it is of one
         self.started_ns = 0
         self.gathered_ns = 0
         self.ended = False  # has had its last reply; its runner is the only writer
@@ -96,6 +107,16 @@ class ModelCall:
         """Before a response that is not the last, on a thread of the backend's own: returns when it is welcome."""
         if self.pace is not None:
             self.pace.wait()
+
+
+def are_at_home(calls: Sequence[ModelCall], process: int) -> bool:
+    """Whether the sequences that go on with these calls have begun in that process; then others begin in it."""
+    of_sequences = [(call.home, call.request.head) for call in calls if call.home is not None]
+    if any(home.process != process for home, head in of_sequences if not head.sequence_start):
+        return False
+    for home, _ in of_sequences:
+        home.process = process
+    return True
 
 
 class CallPace:

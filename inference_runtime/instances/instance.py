@@ -45,6 +45,8 @@ class Instance:
         self._backend = loaded.backend
         self._host_policy = loaded.host_policy
         self._health = loaded.health
+        # Of a model that sees requests one by one: it keeps what it knows of a sequence itself.
+        self.remembers = loaded.per_request and loaded.health is not None
         self._runner = runner
         self._loop = loop
         self._work: queue.SimpleQueue[tuple[Batch, Finished] | None] = queue.SimpleQueue()
@@ -58,6 +60,10 @@ class Instance:
     @property
     def alive(self) -> bool:
         return self._health is None or self._health.alive
+
+    def process_number(self) -> int:
+        """Of the process that executes, another for each; 0: there is none now."""
+        return self._health.process_number if self._health is not None else 0
 
     def run(self, batch: Batch) -> Execution:
         """On this very thread; for models that take microseconds."""

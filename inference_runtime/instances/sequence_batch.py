@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from inference_runtime.backends.base import Array
+from inference_runtime.backends.model_call import Home
 from inference_runtime.instances.batch import Batch
 from inference_runtime.spec.messages import InferRequest
 
@@ -10,9 +11,10 @@ from inference_runtime.spec.messages import InferRequest
 class ImplicitState:
     """What the steps of one sequence have left so far. Written by the step that runs, one at a time."""
 
-    __slots__ = ("values",)
+    __slots__ = ("home", "values")
 
     def __init__(self) -> None:
+        self.home = Home()  # of what the model keeps itself
         self.values: tuple[Array, ...] | None = None  # by config state, one row each; None: initial
 
 

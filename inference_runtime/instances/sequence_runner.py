@@ -67,6 +67,8 @@ class SequenceRequestRunner(RequestRunner):
     def _calls(self, batch: Batch) -> list[ModelCall]:
         batch = cast(SequenceBatch, batch)
         calls = super()._calls(batch.all_rows)
+        for place, state in zip(batch.places, batch.states, strict=True):
+            calls[place].home = state.home
         specs = self._config.injected_inputs
         for spec, array in zip(specs, self._injected.controls(batch), strict=True):
             shape = array.shape if not self._config.batching else (1, 1)

@@ -162,7 +162,9 @@ def _sequence_scheduler(
         # A group for each instance: a sequence can not go to whichever is free.
         for member, spec in zip(staff.members, staff.specs, strict=True):
             group = _group([member], [spec], stats, shared.limiter)
-            lanes.append(Lane(group, batcher_for(sequences, config.max_batch_size)))
+            batcher = batcher_for(sequences, config.max_batch_size)
+            process = member.process_number if member.remembers else None
+            lanes.append(Lane(group, batcher, process))
     except RuntimeFault:
         for lane in lanes:
             lane.group.leave()

@@ -4,6 +4,7 @@ Time comes in; what is ready goes out through `ready`. Whoever calls settles the
 """
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.scheduling.sequence_patience import Patience
@@ -114,6 +115,15 @@ class SequenceKeeper:
         if not (sequence.busy or sequence.gone):
             self._end(sequence, now_ns)
         return waiting
+
+    def lose(self, sequence: LiveSequence, now_ns: int) -> list[InferRequest]:
+        """What its model knew of it is gone: as `drop`, but with a START that waits already it begins anew."""
+        lost = list(takewhile(lambda request: not request.head.sequence_start, sequence.queue))
+        if len(lost) == len(sequence.queue):
+            return self.drop(sequence, now_ns)
+        for _ in lost:
+            sequence.queue.popleft()
+        return lost
 
     def expire(self, now_ns: int) -> list[tuple[LiveSequence, FaultOf]]:
         """Ends those that were idle for too long; returns those to drop, with how their requests end."""

@@ -1,7 +1,7 @@
 """The instances of a model with sequences: each forms batches of the sequences in its slots and runs them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,8 @@ from inference_runtime.scheduling.sequence_requests import filler_of
 from inference_runtime.scheduling.sequence_table import LiveSequence
 from inference_runtime.spec.messages import InferRequest
 
+_LOOK_AGAIN = -1
+
 
 @dataclass(slots=True)
 class Lane:
@@ -23,6 +25,9 @@ class Lane:
 
     group: InstanceGroup  # of one
     batcher: SequenceBatcher
+    # Number of the process in which the model keeps what it knows of sequences; None: it keeps nothing.
+    process: Callable[[], int] | None = None
+    seen: int = 0  # that number at the last look
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class SequenceLanes:
         self._lanes = lanes
         self._placement = placement
         self._events = events
+        self._forgetful = [n for n, lane in enumerate(lanes) if lane.process is not None]
         for lane in lanes:
             lane.group.attach(partial(bool, lane.batcher), events.now)
 
@@ -57,6 +63,25 @@ class SequenceLanes:
 
     def withdraw(self, sequence: LiveSequence) -> None:
         self._lanes[sequence.lane].batcher.withdraw(sequence)
+
+    def forgotten(self, sequences: Iterable[LiveSequence]) -> list[LiveSequence]:
+        """Those whose model can not know them any more: they began in a process that is gone."""
+        found: list[LiveSequence] = []
+        for number in self._forgetful:
+            lane = self._lanes[number]
+            assert lane.process is not None
+            process = lane.process()
+            if process == lane.seen:
+                continue
+            lane.seen = process
+            for sequence in sequences:
+                if sequence.lane != number or sequence.state.home.process == process:
+                    continue
+                if sequence.busy:
+                    lane.seen = _LOOK_AGAIN  # its step will tell where it began, or fail
+                elif sequence.begun:
+                    found.append(sequence)
+        return found
 
     def hurry(self) -> None:
         for lane in self._lanes:

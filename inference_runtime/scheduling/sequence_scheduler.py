@@ -141,6 +141,7 @@ class SequenceScheduler:
         if fault is not None:
             self._refuse(request, fault)
             return
+        self._end_forgotten()
         sequence = self._keeper.get(head.sequence_id)
         if sequence is None:
             if not head.sequence_start:
@@ -230,6 +231,7 @@ class SequenceScheduler:
         now_ns = self._clock()
         for sequence, fault in self._keeper.expire(now_ns):
             self._drop(sequence, fault)
+        self._end_forgotten()
         self._after_settling()
         batch_ns = self._lanes.serve(now_ns) if not self._held() else 0
         if batch_ns:
@@ -324,8 +326,17 @@ class SequenceScheduler:
 
     def _drop(self, sequence: LiveSequence, fault: FaultOf) -> None:
         """Ends all that waits of a sequence, and the sequence with it; what runs goes on to its end."""
+        self._give_up(self._keeper.drop(sequence, self._clock()), fault)
+
+    def _end_forgotten(self) -> None:
+        """Ends the sequences that a model has lost with its process; their ids mean nothing to the next one."""
+        for sequence in self._lanes.forgotten(self._keeper):
+            lost = self._keeper.lose(sequence, self._clock())
+            self._give_up(lost, partial(start_missing, model=self._model))
+
+    def _give_up(self, waiting: Sequence[InferRequest], fault: FaultOf) -> None:
         now_ns = self._clock()
-        for request in self._keeper.drop(sequence, now_ns):
+        for request in waiting:
             del self._owners[request]
             if self._iterations is not None:
                 self._iterations.end(request)

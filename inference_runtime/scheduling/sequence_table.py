@@ -39,6 +39,11 @@ class LiveSequence:
         self.ready_ns = 0  # since when
         self.state = ImplicitState()
 
+    @property
+    def begun(self) -> bool:
+        """Its next request goes on with what those before have left."""
+        return not (self.queue and self.queue[0].head.sequence_start)
+
 
 class SequenceTable:
     def __init__(self, lanes: int, slots_per_lane: int) -> None:

@@ -12,12 +12,13 @@ from inference_runtime.backends.base import (
     BackendServices,
     ModelArtifact,
 )
-from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
+from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule, are_at_home
 from inference_runtime.backends.python.config_completion import completed_config
 from inference_runtime.backends.python.environments import ENVIRONMENTS, Environment
 from inference_runtime.backends.python.instance_process import InstanceProcess
 from inference_runtime.backends.python.options import check_instance_name, read_options
 from inference_runtime.backends.python.start import environment_of, instance_text, launch
+from inference_runtime.backends.python.stub_process import not_healthy
 from inference_runtime.backends.python.supervised_instance import (
     SupervisedBackend,
     SupervisedInstance,
@@ -83,6 +84,9 @@ class PythonBackend(SupervisedBackend[InstanceProcess]):
     def execute_requests(self, calls: Sequence[ModelCall]) -> Sequence[Reply | Reschedule | None]:
         assert self._instance is not None
         with self._instance.turn() as process:
+            # It may be another one than when the batch was formed.
+            if not are_at_home(calls, process.stub.number):
+                raise not_healthy(self._instance.name)
             return process.execute(calls)
 
     def unload(self) -> None:

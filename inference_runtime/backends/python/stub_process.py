@@ -15,6 +15,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ _ROOT = str(Path(__file__).resolve().parents[3])
 _KILL_SECONDS = 5.0  # from SIGKILL to the end, on a machine that is very busy
 _NEWS_SECONDS = 2.0  # from the end of its sockets to that of the process
 _BUFFER = 1 << 20  # of the sockets: a batch goes through in one piece
+_NUMBERS = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class StubProcess:
         received: Received,
         exited: Callable[["StubProcess"], None],
     ) -> None:
+        self.number = next(_NUMBERS)  # no other has it, unlike a process id
         self._launch = launch
         self._loop = loop
         self._exited = exited

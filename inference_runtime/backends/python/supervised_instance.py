@@ -29,7 +29,7 @@ class SupervisedInstance(Generic[Process]):
         new_process: Callable[[], Process],
     ) -> None:
         self.limits = limits
-        self._name = name
+        self.name = name
         self._services = services
         self._replacing = False
         self._turn = threading.Lock()  # of an execution, or of putting another process in place
@@ -69,7 +69,7 @@ class SupervisedInstance(Generic[Process]):
         with self._turn:
             process = self.supervisor.process
             if process is None:
-                raise not_healthy(self._name)
+                raise not_healthy(self.name)
             yield process
 
     def end(self) -> None:
@@ -85,7 +85,7 @@ class SupervisedInstance(Generic[Process]):
         if not self._replacing and not process.open_calls:
             self._replacing = True
             threading.Thread(
-                target=self._replace, args=(process,), name=f"replace-{self._name}", daemon=True
+                target=self._replace, args=(process,), name=f"replace-{self.name}", daemon=True
             ).start()
 
     def _replace(self, process: Process) -> None:
@@ -101,7 +101,7 @@ class SupervisedInstance(Generic[Process]):
                 return
             logger.warning(
                 "'%s' has grown beyond %d bytes and gets a new process",
-                self._name,
+                self.name,
                 self.limits.memory_limit,
             )
             self.supervisor.replace(self.limits.finalize_limit)
@@ -124,6 +124,11 @@ class SupervisedBackend(Generic[Process]):
     @property
     def alive(self) -> bool:
         return self._instance is not None and self._instance.alive
+
+    @property
+    def process_number(self) -> int:
+        process = self._instance.process if self._instance is not None else None
+        return process.stub.number if process is not None else 0
 
     @property
     def trouble(self) -> str:

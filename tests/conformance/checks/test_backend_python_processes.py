@@ -156,6 +156,47 @@ def test_a_dead_instance_gets_no_requests_while_another_lives(world):
     assert {world.out("twins") for _ in range(4)} == {second}
 
 
+SUMS = """
+sums = {}
+
+def execute(self, requests):
+    return [self.answered(request) for request in requests]
+
+def answered(self, request):
+    value = int(request.inputs()[0].as_numpy()[0])
+    if value == 9:
+        os.kill(os.getpid(), 9)
+    id_ = request.correlation_id()
+    started = request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+    self.sums[id_] = value + (0 if started else self.sums.get(id_, 0))
+    return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([self.sums[id_]], np.int32))])
+"""
+
+
+def test_sequences_end_with_the_process_that_knew_them(world):
+    idle = "max_sequence_idle_microseconds: 600000000"
+    strategy = "oldest { max_candidate_sequences: 4 }"
+    world.serve("sums", SUMS, f"{ONE_TO_ONE} sequence_batching {{ {strategy} {idle} }}")
+
+    def step(id_, value, flags=""):
+        start, end = "s" in flags, "e" in flags
+        parameters = {"sequence_id": id_, "sequence_start": start, "sequence_end": end}
+        status, answer = world.infer("sums", value, parameters=parameters)
+        return answer["outputs"][0]["data"][0] if status == 200 else (status, answer["error"])
+
+    assert [step(1, 3, "s"), step(2, 5, "s"), step(1, 4)] == [3, 5, 7]
+    assert step(3, 9, "s")[0] == 500
+    assert world.ready("sums") == 400
+    eventually(lambda: world.ready("sums") == 200)
+    for id_ in (1, 2, 3):
+        text = f"inference request for sequence {id_} to model 'sums' must specify the START flag"
+        status, error = step(id_, 1)
+        assert status == 400
+        assert error.startswith(text)
+    assert [step(1, 2, "s"), step(1, 3, "e")] == [2, 5]
+    world.unload("sums")
+
+
 def test_a_model_that_dies_while_it_starts_says_how(world):
     world.write("dies_early", "def initialize(self, args):\n    os.kill(os.getpid(), 9)\n")
     assert "It ended with signal 9 (Killed)." in world.refusal("dies_early")

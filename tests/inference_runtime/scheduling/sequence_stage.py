@@ -79,6 +79,10 @@ class PretendWorker:
             self.failed.update(batch.requests)
         self.loop.call_later(self.duration_ns / 1e9, finished, self, execution)
 
+    def process_number(self) -> int:
+        number: int = self.backend.process_number
+        return number
+
     async def stop(self) -> None: ...
 
 
@@ -92,7 +96,9 @@ class SequenceStage:
         runner: Any = None,
         loop: VirtualLoop | None = None,
         hold: Hold = NO_HOLD,
+        mortal: bool = False,
     ) -> None:
+        """`mortal`: the backends execute in processes, and say in which (`process_number`)."""
         assert config.sequence_batching is not None
         self.config = config
         self.loop = loop or VirtualLoop()
@@ -113,6 +119,7 @@ class SequenceStage:
                     Lane(
                         InstanceGroup([worker]),  # type: ignore[list-item]
                         batcher_for(sequences, config.max_batch_size),
+                        worker.process_number if mortal else None,
                     )
                     for worker in self.workers
                 ],

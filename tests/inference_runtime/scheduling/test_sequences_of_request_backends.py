@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inference_runtime.backends.model_call import RESCHEDULE, ModelCall, WireTensor
+from inference_runtime.backends.model_call import (
+    RESCHEDULE,
+    ModelCall,
+    WireTensor,
+    are_at_home,
+)
 from inference_runtime.errors import Cancelled, Internal, InvalidArgument
 from inference_runtime.instances.sequence_runner import SequenceRequestRunner
 from inference_runtime.spec.model_config import read
@@ -61,7 +66,42 @@ class ThreadedLoop(VirtualLoop):
         self.call_soon(callback, *args)
 
 
-def make_stage(strategy: str, *, iterative: bool = True, idle_us: int = 5_000_000):
+class Mortal:
+    """OUTPUT0 = the sum of its sequence, kept by id for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.process_number = 1
+        self.sums: dict[int, int] = {}
+        self.moves = False  # another process takes its place between a batch and its execution
+
+    def become(self, number: int) -> None:
+        """0: it is dead."""
+        self.process_number = number
+        self.sums = {}
+
+    def execute_requests(self, calls: list[ModelCall]) -> list[Any]:
+        if self.moves:
+            self.become(self.process_number + 1)
+        if not (self.process_number and are_at_home(calls, self.process_number)):
+            raise Internal("not healthy")
+        return [self._reply(call) for call in calls]
+
+    def _reply(self, call: ModelCall) -> Any:
+        given = {t.name: to_array(t.datatype, t.shape, t.data).ravel()[0] for t in call.inputs}
+        id_ = int(given["CORRID"])
+        before = 0 if given["START"] or not given["READY"] else self.sums[id_]
+        self.sums[id_] = before + int(given["INPUT0"])
+        return outputs(self.sums[id_], id_)
+
+
+def mortal_stage(strategy: str, *, instances: int = 1) -> SequenceStage:
+    stage = make_stage(strategy, iterative=False, instances=instances, mortal=True)
+    for worker in stage.workers:
+        worker.backend = Mortal()
+    return stage
+
+
+def make_stage(strategy: str, *, iterative: bool = True, idle_us: int = 5_000_000, **more: Any):
     text = strategy + (" iterative_sequence: true" if iterative else "")
     config = without_state(sequence_config(text, idle_us=idle_us))
     loop = ThreadedLoop()
@@ -73,7 +113,7 @@ def make_stage(strategy: str, *, iterative: bool = True, idle_us: int = 5_000_00
         version=1,
         loop=loop,  # type: ignore[arg-type]
     )
-    stage = SequenceStage(config, backend=Countdown(), runner=runner, loop=loop)
+    stage = SequenceStage(config, backend=Countdown(), runner=runner, loop=loop, **more)
     runner.deliver = partial(stage.scheduler.deliver, stage.workers[0])  # type: ignore[arg-type]
     return stage
 
@@ -174,6 +214,24 @@ def test_a_sequence_waits_for_the_last_answer_to_its_step(strategy):
     assert stage.scheduler.sequences == 1
 
 
+def test_preserved_order_is_that_of_late_answers_too_the_first_of_several_included():
+    stage = make_stage("oldest { preserve_ordering: true }", iterative=False)
+    stage.workers[0].backend.keeps = True
+    first, second = stage.send(5, 1, "s"), stage.send(6, 2, "s")
+    seen = []
+    for request in (first, second):
+        request.partial = lambda request, answer: seen.append(request)
+    stage.loop.advance(100 * MS)
+    calls = stage.workers[0].backend.kept
+    calls[1].send(outputs(20), final=False)
+    calls[1].send(outputs(21), final=True)
+    stage.loop.advance(MS)
+    assert (seen, stage.sums(first, second)) == ([], ["waits", "waits"])
+    calls[0].send(outputs(10), final=True)
+    stage.loop.advance(MS)
+    assert (seen, stage.outcomes.order) == ([second], [first, second])
+
+
 def test_fillers_reach_a_model_and_their_answers_reach_nobody():
     stage = make_stage("direct { }", iterative=False)
     stage.send(1, 1, "s")
@@ -186,6 +244,82 @@ def test_fillers_reach_a_model_and_their_answers_reach_nobody():
     assert stage.sums(late) == [2]
     assert stage.batch_stats() == {2: 2}
     assert stage.stats.device().inferences == 3
+
+
+START_MISSING = "must specify the START flag"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_sequence_ends_with_the_process_that_knew_it(strategy):
+    stage = mortal_stage(strategy, instances=2)
+    begun = [stage.send(5, 1, "s"), stage.send(6, 10, "s")]
+    stage.loop.advance(MS * 10)
+    assert stage.sums(*begun) == [1, 10]
+    stage.workers[0].backend.become(0)
+    stage.workers[0].backend.become(2)
+    unknown, other = stage.send(5, 2), stage.send(6, 20)
+    stage.loop.advance(MS * 10)
+    assert is_client_fault(stage, unknown, START_MISSING)
+    assert stage.sums(other) == [30]
+    assert stage.scheduler.sequences == 1
+    anew = [stage.send(5, 3, "s"), stage.send(5, 4, "e")]
+    stage.loop.advance(MS * 10)
+    assert stage.sums(*anew) == [3, 7]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_waits_of_such_a_sequence_ends_with_it_up_to_the_next_start(strategy):
+    stage = mortal_stage(strategy)
+    requests = [stage.send(5, value, flags) for value, flags in enumerate(["s", "", "", "s", "e"])]
+    stage.loop.settle()
+    stage.workers[0].backend.become(2)
+    stage.loop.advance(MS * 10)
+    assert stage.sums(requests[0], *requests[3:]) == [0, 3, 7]
+    for request in requests[1:3]:
+        assert is_client_fault(stage, request, START_MISSING)
+    assert (stage.scheduler.sequences, stage.scheduler.gauges().inflight) == (0, 0)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_sequence_that_could_not_begin_is_unknown_to_the_next_process(strategy):
+    stage = mortal_stage(strategy)
+    stage.workers[0].backend.become(0)
+    first, second = stage.send(5, 1, "s"), stage.send(5, 2)
+    stage.loop.advance(MS * 10)
+    assert stage.sums(first, second) == ["not healthy", "not healthy"]
+    stage.workers[0].backend.become(2)
+    third = stage.send(5, 3)
+    assert is_client_fault(stage, third, START_MISSING)
+    assert stage.scheduler.sequences == 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_step_that_meets_another_process_than_its_sequence_fails(strategy):
+    stage = mortal_stage(strategy)
+    stage.send(5, 1, "s")
+    stage.loop.advance(MS * 10)
+    stage.workers[0].backend.moves = True
+    step = stage.send(5, 2)
+    stage.loop.advance(MS * 10)
+    assert stage.sums(step) == ["not healthy"]
+    stage.workers[0].backend.moves = False
+    assert is_client_fault(stage, stage.send(5, 3), START_MISSING)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_who_waits_for_a_slot_gets_that_of_a_lost_sequence(strategy):
+    stage = mortal_stage(strategy)
+    for id_ in (1, 2, 3, 4):
+        stage.send(id_, id_, "s")
+    stage.loop.advance(MS * 10)
+    waiting = stage.send(5, 50, "s")
+    stage.loop.advance(MS * 10)
+    assert stage.sums(waiting) == ["waits"]
+    stage.workers[0].backend.become(2)
+    other = stage.send(6, 60, "s")
+    stage.loop.advance(MS * 10)
+    assert stage.sums(waiting, other) == [50, 60]
+    assert stage.scheduler.sequences == 2
 
 
 class Moody:
@@ -214,24 +348,6 @@ class Moody:
         if mood == "fault":
             return Internal("the model does not like it")
         if mood == "twice":  # the answer comes both ways; one counts
-def test_preserved_order_is_that_of_late_answers_too_the_first_of_several_included():
-    stage = make_stage("oldest { preserve_ordering: true }", iterative=False)
-    stage.workers[0].backend.keeps = True
-    first, second = stage.send(5, 1, "s"), stage.send(6, 2, "s")
-    seen = []
-    for request in (first, second):
-        request.partial = lambda request, answer: seen.append(request)
-    stage.loop.advance(100 * MS)
-    calls = stage.workers[0].backend.kept
-    calls[1].send(outputs(20), final=False)
-    calls[1].send(outputs(21), final=True)
-    stage.loop.advance(MS)
-    assert (seen, stage.sums(first, second)) == ([], ["waits", "waits"])
-    calls[0].send(outputs(10), final=True)
-    stage.loop.advance(MS)
-    assert (seen, stage.outcomes.order) == ([second], [first, second])
-
-
             call.send(outputs(1), final=True)
             return outputs(2)
         if mood == "later":
