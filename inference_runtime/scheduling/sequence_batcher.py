@@ -4,6 +4,7 @@ A sequence is ready when it has a request and none of its requests is being exec
 one row, so that numbers of requests and of rows are the same.
 """
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
@@ -17,6 +18,7 @@ from inference_runtime.spec.sequence_config import (
     SequenceBatching,
 )
 
+_FLOAT32_ERROR = 2.0**-24
 Rows = Sequence[LiveSequence | None]  # None: a filler
 
 
@@ -59,6 +61,12 @@ def _taken(sequence: LiveSequence) -> LiveSequence:
     return sequence
 
 
+def _enough(utilization: float, limit: int) -> int:
+    """So many of the slots are that share of them."""
+    # The config has 32 bits of it: 0.2 is a little more there, and 2 of 10 are enough.
+    return math.ceil(limit * utilization * (1 - _FLOAT32_ERROR))
+
+
 class _Company:
     """Whether the next requests of two sequences fit into one batch."""
 
@@ -87,7 +95,7 @@ class DirectBatcher:
         # Each of the two means nothing without the other.
         waits = strategy.max_queue_delay_ns > 0 and strategy.minimum_slot_utilization > 0
         self._delay_ns = strategy.max_queue_delay_ns if waits else 0
-        self._utilization = strategy.minimum_slot_utilization
+        self._enough = _enough(strategy.minimum_slot_utilization, limit)
         self._ready: dict[int, LiveSequence] = {}  # by row
 
     def __bool__(self) -> bool:
@@ -105,7 +113,7 @@ class DirectBatcher:
     def next_rows(self, now_ns: int) -> Rows | WaitUntil | None:
         if not self._ready:
             return None
-        if self._delay_ns and len(self._ready) / self._limit < self._utilization:
+        if self._delay_ns and len(self._ready) < self._enough:
             oldest_ns = min(s.queue[0].received_ns for s in self._ready.values())
             if now_ns - oldest_ns < self._delay_ns:
                 return WaitUntil(oldest_ns + self._delay_ns)

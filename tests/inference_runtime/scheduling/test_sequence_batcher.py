@@ -87,6 +87,17 @@ def test_direct_waits_only_with_a_delay_and_a_utilization(delay_ms, utilization,
         assert len(rows_of(batcher)) == ready
 
 
+@pytest.mark.parametrize("limit", [3, 5, 10, 25, 49, 100])
+def test_direct_takes_the_utilization_for_the_number_of_slots_that_is_meant(limit):
+    """In a config it has 32 bits: of 0.2 they make a little more."""
+    for wanted in range(2, limit + 1):
+        utilization = float(np.float32(wanted / limit))
+        batcher = fill(direct(9, utilization, limit), *map(sequence, range(wanted - 1)))
+        assert isinstance(rows_of(batcher), WaitUntil)
+        fill(batcher, sequence(wanted - 1))
+        assert len(rows_of(batcher)) == wanted
+
+
 def test_direct_waits_from_the_oldest_request_on():
     batcher = fill(direct(9, 1.0), sequence(0, at=5 * MS), sequence(1, at=2 * MS))
     assert rows_of(batcher, 10 * MS) == WaitUntil(11 * MS)
