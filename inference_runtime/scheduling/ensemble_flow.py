@@ -17,7 +17,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor on its way. `overrides`: sequence parameters that a step gave to those who use it."""
+    """A tensor on its way. `overrides`: sequence parameters that a step gave to those who use it, and so on."""
 
     datatype: str
     shape: tuple[int, ...]

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_HEADS = 1024
 _OVERRIDES = ("sequence_id", "sequence_start", "sequence_end")
+Overrides = Mapping[str, Any]
+_NO_OVERRIDES: Overrides = {}
 
 
 def _too_slow() -> Unavailable:
@@ -77,6 +79,7 @@ class _Call:
     run: _Run
     step: int
     key: Key
+    overrides: Overrides  # of its sequence parameters, by what it was made from
     responses: int = 0
 
     @property
@@ -260,19 +263,21 @@ class EnsembleScheduler:
         step = self._steps[index]
         names: list[str] = []
         values: list[Value] = []
+        overrides = _NO_OVERRIDES
         for name, tensor in step.inputs.items():
             value = run.flow.value(tensor, key)
             if value is not None:
                 names.append(name)
                 values.append(value)
+                overrides = value.overrides or overrides
         run.flow.used(set(step.inputs.values()), key)
-        head = self._head(run, index, names, values)
+        head = self._head(run, index, names, values, overrides)
         origin = run.request
         request = InferRequest(
             head,
             [value.data for value in values],
             self._done,
-            _Call(run, index, key),
+            _Call(run, index, key, overrides),
             self._clock(),
             origin.id,
         )
@@ -284,11 +289,15 @@ class EnsembleScheduler:
         run.calls.add(request)
         self._inference.infer(request)
 
-    def _head(self, run: _Run, index: int, names: list[str], values: list[Value]) -> RequestHead:
+    def _head(
+        self,
+        run: _Run,
+        index: int,
+        names: list[str],
+        values: list[Value],
+        overrides: Overrides,
+    ) -> RequestHead:
         origin = run.request.head
-        overrides: dict[str, Any] = {}
-        for value in values:
-            overrides.update(value.overrides or {})
         asked = run.flow.view.asked[index]
         key = (
             index,
@@ -355,13 +364,24 @@ class EnsembleScheduler:
 
     def _produced(self, call: _Call, answer: InferResponse) -> dict[str, Value | None]:
         head = answer.head
-        overrides = {key: head.parameters[key] for key in _OVERRIDES if key in head.parameters}
+        overrides = call.overrides
+        if head.parameters and any(key in head.parameters for key in _OVERRIDES):
+            overrides = self._overrides(call, head.parameters)
         given = {
             output.name: Value(output.datatype, output.shape, data, overrides or None)
             for output, data in zip(head.outputs, answer.data, strict=True)
         }
         outputs = self._steps[call.step].outputs
         return {outputs[name]: given.get(name) for name in call.run.flow.view.asked[call.step]}
+
+    def _overrides(self, call: _Call, parameters: Mapping[str, Any]) -> Overrides:
+        """All three, for those who use the answer: a flag that it does not set is off, the id stays the step's own."""
+        id_ = call.overrides.get("sequence_id", call.parent.head.sequence_id)
+        return {
+            "sequence_id": parameters.get("sequence_id", id_),
+            "sequence_start": parameters.get("sequence_start", False),
+            "sequence_end": parameters.get("sequence_end", False),
+        }
 
     def _leave(self, index: int) -> None:
         """A request of the step has ended: those that wait for that may begin."""

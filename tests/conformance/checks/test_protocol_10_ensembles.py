@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from tests.conformance.checklist_models import write_echo
 from tests.conformance.python_models import write_python_model
 from tests.conformance.repeat_model import open_stream, repeat_inputs, write_repeat
 from tests.conformance.runtime_process import runtime
@@ -84,17 +85,66 @@ def write_forgetful(path):
     write("waits", forgetful + after)
 
 
+# Gives its answers the sequence parameters that the number stands for.
+_NAMES = """
+import triton_python_backend_utils as pb_utils
+
+GIVEN = [{}, {"sequence_id": 77, "sequence_start": True}, {"sequence_end": True}, {"other": 1}]
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+        given = GIVEN[int(value[0])]
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)], parameters=given)
+"""
+# What it is told of the sequence.
+_TELLS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        told = np.array([request.correlation_id(), request.flags()], np.int64)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", told)])
+"""
+
+
+def write_named(path):
+    """`named`: the first step names the sequence, the last one tells what it is told of it."""
+    number, told = "data_type: TYPE_INT32 dims: [1]", "data_type: TYPE_INT64 dims: [2]"
+    names = f'input {{ name: "IN" {number} }} output {{ name: "OUT" {number} }}'
+    write_python_model(path, "names", source=_NAMES, config=names)
+    tells = f'input {{ name: "IN" {number} }} output {{ name: "OUT" {told} }}'
+    write_python_model(path, "tells", source=_TELLS, config=tells)
+    write_echo(path, "echoes", more="max_batch_size: 0", datatype="INT32", dims=[1])
+    steps = (
+        step("names", {"IN": "IN"}, {"OUT": "named"})
+        + step("echoes", {"INPUT0": "named"}, {"OUTPUT0": "echoed"})
+        + step("tells", {"IN": "echoed"}, {"OUT": "OUT"})
+    )
+    write_ensemble(path, "named", steps, inputs={"IN": number}, outputs={"OUT": told}, more="")
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_models(path)
     write_forgetful(path)
+    write_named(path)
     return path
 
 
 @pytest.fixture(scope="module")
 def options():
-    names = ("twice", "fork", "bad", "stream", "forgets", "waits")
+    names = ("twice", "fork", "bad", "stream", "forgets", "waits", "named")
     return [f"--load-model={name}" for name in names]
 
 
@@ -161,6 +211,36 @@ def test_check_155_a_step_that_needs_what_was_left_out_says_so(client):
     assert caught.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
     result = client.ask("waits", {"INPUT0": given * 2})
     np.testing.assert_array_equal(result.as_numpy("OUTPUT1"), given * 4)
+
+
+def parameters_of(result):
+    answer = result.get_response()
+    if isinstance(answer, dict):
+        return answer.get("parameters", {})
+    given = answer.parameters
+    return {
+        name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in given.items()
+    }
+
+
+def sequence(id_, start, end):
+    return {"sequence_id": id_, "sequence_start": start, "sequence_end": end}
+
+
+@pytest.mark.parametrize(
+    ("number", "told", "parameters"),
+    [
+        (0, [5, 1], {}),
+        (1, [77, 1], sequence(77, True, False)),
+        (2, [5, 2], sequence(5, False, True)),
+        (3, [5, 1], {}),
+    ],
+)
+def test_a_step_may_name_the_sequence_for_all_that_comes_after_it(client, number, told, parameters):
+    inputs = {"IN": np.array([number], np.int32)}
+    result = client.ask("named", inputs, sequence_id=5, sequence_start=True)
+    assert result.as_numpy("OUT").tolist() == told
+    assert parameters_of(result) == parameters
 
 
 def test_check_156_a_decoupled_step_makes_a_decoupled_ensemble(server):
