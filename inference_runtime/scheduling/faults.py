@@ -1,6 +1,12 @@
-"""What a scheduler says when it does not execute a request, in Triton's words where it has some."""
+"""What a scheduler says when it gives up a request, in Triton's words where it has some."""
 
-from inference_runtime.errors import Cancelled, DeadlineExceeded, FaultCode, Unavailable
+from inference_runtime.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FaultCode,
+    InvalidArgument,
+    Unavailable,
+)
 from inference_runtime.spec.messages import InferRequest
 
 
@@ -28,6 +34,20 @@ def deadline_passed() -> DeadlineExceeded:
 
 def cancelled() -> Cancelled:
     return Cancelled("")
+
+
+def too_slow(most: int) -> Unavailable:
+    return Unavailable(
+        f"more than {most} responses of a decoupled step wait for the steps behind it, which do not "
+        "keep up"
+    )
+
+
+def deadlock(request: InferRequest) -> InvalidArgument:
+    return InvalidArgument(
+        f"{_prefix(request)}unexpected deadlock, at least one output is not set while no more "
+        "ensemble steps can be made"
+    )
 
 
 def _prefix(request: InferRequest) -> str:
