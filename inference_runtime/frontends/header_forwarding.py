@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from inference_runtime.errors import InvalidArgument
+from inference_runtime.errors import InvalidArgument, RuntimeFault, SingleAnswerOnly
 from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.protocol.memo import Memo
 from inference_runtime.spec.messages import InferRequest, RequestHead
@@ -74,9 +74,19 @@ class ForwardingCore:
         try:
             request.head = self._head(request.head, request.context.sent_headers())
         except InvalidArgument as fault:
-            request.done(request, fault)
+            request.done(request, self._denial(request) or fault)
             return
         self._core.infer(request)
+
+    def _denial(self, request: InferRequest) -> RuntimeFault | None:
+        """What goes before any fault of the headers: no such model, or none for a single answer."""
+        head = request.head
+        try:
+            config = self._core.model_config(head.model_name, head.version)
+        except RuntimeFault as missing:
+            return missing
+        several = config.model_transaction_policy.decoupled and request.partial is None
+        return SingleAnswerOnly() if several else None
 
     def _head(self, head: RequestHead, headers: Headers) -> RequestHead:
         found = tuple(pair for pair in headers if self._pattern.matches(pair[0]))

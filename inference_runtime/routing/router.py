@@ -188,12 +188,12 @@ def _prepare(version: LoadedVersion, request: InferRequest) -> None:
 
 def _new_plan(version: LoadedVersion, request: InferRequest) -> RequestPlan:
     head = request.head
+    decoupled = version.config.decoupled
+    if decoupled and request.partial is None:
+        raise SingleAnswerOnly()  # whatever else may be wrong with the request
     plan = plan_request(head, version.config, request.id)
-    if version.config.decoupled:
-        # The same head may come from a caller of the other kind: nothing is remembered.
-        if request.partial is None:
-            raise SingleAnswerOnly()
-    elif _worth_keeping(head):
+    # Of a decoupled model the same head may come from a caller of the other kind: nothing is remembered.
+    if not decoupled and _worth_keeping(head):
         if len(version.plans) >= _MAX_PLANS:
             version.plans.clear()
         version.plans[head] = plan

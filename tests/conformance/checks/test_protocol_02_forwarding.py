@@ -40,21 +40,21 @@ def forwarding(pattern: str):
         yield served
 
 
-def infer_http(served, headers=None, **more):
+def infer_http(served, headers=None, model="ident", **more):
     tensor = httpclient.InferInput("INPUT0", DATA.shape, "FP32")
     tensor.set_data_from_numpy(DATA)
     client = httpclient.InferenceServerClient(served.http_address)
     try:
-        return client.infer("ident", [tensor], headers=headers, **more)
+        return client.infer(model, [tensor], headers=headers, **more)
     finally:
         client.close()
 
 
-def infer_grpc(served, headers=None, **more):
+def infer_grpc(served, headers=None, model="ident", **more):
     tensor = grpcclient.InferInput("INPUT0", DATA.shape, "FP32")
     tensor.set_data_from_numpy(DATA)
     with grpcclient.InferenceServerClient(served.grpc_address) as client:
-        return client.infer("ident", [tensor], headers=headers, **more)
+        return client.infer(model, [tensor], headers=headers, **more)
 
 
 def infer_stream(served, headers=None, **more):
@@ -115,6 +115,18 @@ def test_check_055_reserved_names_can_not_be_forwarded(name):
         assert text in str(caught.value)
         infer_http(served)
         assert parameters_of(served)["Host"]
+
+
+@pytest.mark.parametrize("infer", [infer_http, infer_grpc])
+def test_check_055_that_there_is_no_such_model_goes_before_reserved_names(infer):
+    with forwarding("^timeout$") as served:
+        with pytest.raises(InferenceServerException, match="unknown model: 'nobody'"):
+            infer(served, {"timeout": "1"}, model="nobody")
+        decoupled = served.core.models["ident"].config()
+        decoupled.model_transaction_policy.decoupled = True
+        served.core.model_config = lambda name, version: decoupled
+        with pytest.raises(InferenceServerException, match="decoupled transaction policy"):
+            infer(served, {"timeout": "1"})
 
 
 def test_check_055_generate_gets_them_too():

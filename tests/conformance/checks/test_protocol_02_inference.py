@@ -489,6 +489,17 @@ def test_check_056_that_a_model_can_not_answer_goes_before_faults_of_the_body(
     assert (answer.status, answer.json) == (status, {"error": text})
 
 
+@pytest.mark.parametrize(
+    "inputs",
+    [[], [entry("OTHER", [1], "INT32", [1])], [entry("IN", [1.5], "FP32", [1])] * 2],
+    ids=["none", "unknown", "twice"],
+)
+def test_check_056_nor_does_it_matter_that_the_inputs_do_not_fit(server, inputs):
+    answer = post(server, "repeat", {"inputs": inputs})
+    text = "HTTP end point doesn't support models with decoupled transaction policy"
+    assert (answer.status, answer.json) == (501, {"error": text})
+
+
 def test_check_057_texts_are_bytes(client):
     given = np.array([b"\0", b"a\0b", b"\xff\xfe", b"", "ü".encode()], np.object_)
     result = client.ask("texts", {"INPUT0": given}).as_numpy("OUTPUT0")
