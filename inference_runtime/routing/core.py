@@ -119,7 +119,7 @@ class RuntimeCore:
         return not self._parts.strict_readiness or self._registry.all_ready()
 
     def model_ready(self, name: str, version: str) -> bool:
-        if self._exiting or not self._live:
+        if self._exiting or not (self._live and self._started):
             raise Unavailable("Server not ready")
         try:
             return self._registry.find(name, version).alive

@@ -11,6 +11,7 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
+from tests.conformance.python_models import ONE_TO_ONE, write_python_model
 from tests.conformance.runtime_process import ROOT, find_ports, runtime
 from tests.onnx_models import add_constant, slow, write_model
 
@@ -139,6 +140,34 @@ def test_strict_readiness_tells_of_a_failed_model(tmp_path):
         write_model(tmp_path / "r", "m", add_constant(1))
         client.load_model("m")
         assert client.is_server_ready()
+
+
+def test_while_models_are_loaded_at_start_none_is_ready(tmp_path):
+    source = f"""
+import pathlib, time
+class TritonPythonModel:
+    def initialize(self, args):
+        while not pathlib.Path({str(tmp_path / "open")!r}).exists():
+            time.sleep(0.01)
+    def execute(self, requests):
+        return []
+"""
+    write_python_model(tmp_path / "r", "waits", source=source, config=ONE_TO_ONE)
+    write_model(tmp_path / "r", "m", add_constant(1))
+    with runtime(tmp_path / "r", tmp_path / "log", mode="none", wait=False) as server:
+        server.wait_for(lambda: find_ports(server), "the ports in the log")
+        for path in ("waits", "m", "m/versions/1", "unknown"):
+            found = server.call("GET", f"/v2/models/{path}/ready")
+            assert found == (503, {"error": "Server not ready"})
+        with server.grpc_client() as client:
+            assert client.is_server_live()
+            assert not client.is_server_ready()
+            assert not client.is_model_ready("m")
+        (tmp_path / "open").touch()
+        server.wait_ready()
+        assert server.call("GET", "/v2/models/m/ready") == (200, None)
+        unknown = server.call("GET", "/v2/models/unknown/ready")
+        assert unknown == (400, {"error": "Model version not ready"})
 
 
 @pytest.mark.parametrize("name", ["missing", "*"])

@@ -282,8 +282,11 @@ async def test_while_the_server_starts_callers_are_told_to_come_back(tmp_path):
         await world.load("m")
         assert await routed(world)
         assert not world.core.ready()
+        with pytest.raises(Unavailable, match="Server not ready"):
+            world.core.model_ready("m", "")
         world.core.started()
         assert world.core.ready()
+        assert world.core.model_ready("m", "")
         with pytest.raises(NotFound):
             await world.ask("unknown", **ZERO)
 
