@@ -8,14 +8,9 @@ from operator import itemgetter
 from time import monotonic_ns
 from typing import Any, Final
 
-from inference_runtime.errors import (
-    DeadlineExceeded,
-    InvalidArgument,
-    RuntimeFault,
-    SingleAnswerOnly,
-)
+from inference_runtime.errors import DeadlineExceeded, RuntimeFault, SingleAnswerOnly
 from inference_runtime.frontends import grpc_reply
-from inference_runtime.frontends.grpc_messages import framed
+from inference_runtime.frontends.grpc_messages import DEFLATE_INLINE, framed
 from inference_runtime.frontends.grpc_unary import UnaryMethod
 from inference_runtime.frontends.h2_frames import (
     DATA,
@@ -25,10 +20,8 @@ from inference_runtime.frontends.h2_frames import (
     header_mark,
     pack_u32,
 )
-from inference_runtime.frontends.h2_limits import INT32_MAX
 from inference_runtime.frontends.h2_reader import WholeRequest
 from inference_runtime.frontends.h2_stream import H2Stream
-from inference_runtime.frontends.hpack import literal
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, error_codec, grpc_answer
 from inference_runtime.protocol.error_codec import GRPC_DEADLINE_EXCEEDED, GRPC_INTERNAL
@@ -43,8 +36,6 @@ _LEARN_BELOW: Final = (
 )  # larger answers travel in several frames, which no frame made before can be
 _OK: Final = grpc_reply.OK
 _TRAILERS: Final = header_mark(len(_OK), HEADERS, END_HEADERS | END_STREAM)
-_DEFLATE_INLINE: Final = 65536
-_GZIP: Final = literal(b"grpc-encoding", b"gzip")
 
 
 class InferReply:
@@ -262,29 +253,29 @@ class InferMethod(UnaryMethod):
         except RuntimeFault as fault:
             self._failed(stream, request, fault)
             return
-        if sum(map(len, parts)) > INT32_MAX:
-            self._failed(stream, request, InvalidArgument("the response exceeds 2147483647 bytes"))
-            return
         headers = grpc_reply.infer_headers(answer.head.model_version, request.arm)
-        if self._context.compression_level and "gzip" in stream.head.accepts:
-            self._compress(stream, headers + _GZIP, b"".join(parts))
+        if self._context.packs_for(stream):
+            self._compress(stream, headers, b"".join(parts))
             return
         grpc_reply.unary(stream, headers, parts)
-        # Heads with parameters are made for one answer each.
-        lasting = stream.plan.kept and not answer.head.parameters
+        # Heads with parameters are made for one answer each; where answers are compressed for some clients, what
+        # was written for others is of no use.
+        lasting = stream.plan.kept and not (
+            answer.head.parameters or self._context.compression_level
+        )
         if reply is None and lasting and grpc_answer.is_plain(head, answer.head):
             self._learn(stream.plan, request, answer, headers)
 
     def _compress(self, stream: H2Stream, headers: bytes, message: bytes) -> None:
-        work = partial(compression.deflate, message, "gzip", self._context.compression_level)
-        if len(message) <= _DEFLATE_INLINE:
-            _send_compressed(stream, headers, work())
+        work = partial(compression.try_deflate, message, "gzip", self._context.compression_level)
+        if len(message) <= DEFLATE_INLINE:
+            _send_compressed(stream, headers, message, work())
             return
         future = asyncio.get_running_loop().run_in_executor(None, work)
 
-        def finish(done: "asyncio.Future[bytes]") -> None:
+        def finish(done: "asyncio.Future[bytes | None]") -> None:
             if not done.cancelled():
-                _send_compressed(stream, headers, done.result())
+                _send_compressed(stream, headers, message, done.result())
 
         future.add_done_callback(finish)
 
@@ -316,12 +307,18 @@ class InferMethod(UnaryMethod):
             grpc_reply.refuse(stream, status, self._context.text_of(fault, request))
 
 
-def _send_compressed(stream: H2Stream, headers: bytes, message: bytes) -> None:
-    if not stream.closed:
-        output = stream.connection.output
-        output.headers(stream, headers, last=False)
-        output.data(stream, framed([message], compressed=True))
-        output.end(stream, grpc_reply.OK)
+def _send_compressed(
+    stream: H2Stream, headers: bytes, message: bytes, packed: bytes | None
+) -> None:
+    if stream.closed:
+        return
+    if packed is None:
+        grpc_reply.unary(stream, headers, [message])
+        return
+    output = stream.connection.output
+    output.headers(stream, headers + grpc_reply.GZIP, last=False)
+    output.data(stream, framed([packed], compressed=True))
+    output.end(stream, grpc_reply.OK)
 
 
 def _send(reply: InferReply, stream: H2Stream, data: Sequence[Bytes]) -> bool:

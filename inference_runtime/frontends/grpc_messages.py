@@ -18,6 +18,7 @@ PREFIX: Final = 5
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
 # Decompressed at once up to here; what is larger would stop the loop for too long.
 INFLATE_INLINE: Final = 16384
+DEFLATE_INLINE: Final = 65536
 _SMALL: Final = 1024
 
 

@@ -12,6 +12,7 @@ from inference_runtime.spec.messages import Bytes
 
 _STATUS_200: Final = 8  # in HPACK's static table
 HEADERS: Final = indexed(_STATUS_200) + literal(b"content-type", b"application/grpc")
+GZIP: Final = literal(b"grpc-encoding", b"gzip")
 OK: Final = literal(b"grpc-status", b"0")
 _ACCEPTED: Final = literal(b"grpc-accept-encoding", b"identity, deflate, gzip")
 

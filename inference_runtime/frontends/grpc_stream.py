@@ -13,7 +13,13 @@ from typing import Final
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.frontends import grpc_reply
 from inference_runtime.frontends.grpc_context import GrpcContext
-from inference_runtime.frontends.grpc_messages import CallFault, MessageReader, framed, inflate
+from inference_runtime.frontends.grpc_messages import (
+    INFLATE_INLINE,
+    CallFault,
+    MessageReader,
+    framed,
+    inflate,
+)
 from inference_runtime.frontends.grpc_stream_call import Slot, StreamCall
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
@@ -35,7 +41,6 @@ _PENDING: Final = 1024
 _UNSENT_BYTES: Final = 4 << 20
 # A decoupled model can not be slowed down: a client that leaves this much unread loses its stream.
 _UNREAD_LIMIT: Final = 64 << 20
-_INFLATE_LIMIT: Final = 64 << 20
 STRICT: Final = "triton_grpc_error"
 
 
@@ -117,10 +122,6 @@ class StreamInferMethod:
         if call is not None:
             self._flush(stream, call)
 
-    def _inflate_limit(self) -> int:
-        # Messages of a stream are decompressed in its turn, so what that may cost is bounded lower.
-        return min(self._context.max_message_bytes, _INFLATE_LIMIT)
-
     def _open(self, stream: H2Stream) -> StreamCall:
         reader = MessageReader(self._context.max_message_bytes, self._context.budget)
         strict = stream.head.metadata.get(STRICT, "").lower() == "true"
@@ -135,24 +136,42 @@ class StreamInferMethod:
             call.held.append((message, compressed))
             return
         now_ns = monotonic_ns()
-        if compressed:
-            message = inflate(message, stream.head.encoding, self._inflate_limit())
         slot = Slot(stream)
         call.slots.append(slot)
+        if compressed and len(message) <= INFLATE_INLINE:
+            message = self._inflate(stream, message)
+            compressed = False
         decoder, size = self._context.decoder, len(message)
-        if decoder.is_heavy(message, 0, size):
+        if compressed or decoder.is_heavy(message, 0, size):
             call.reading = True
-            work = partial(decoder.decode, message, 0, size, None)
+            work = partial(self._read, stream, message, compressed)
             future = asyncio.get_running_loop().run_in_executor(None, work)
-            future.add_done_callback(partial(self._decoded, slot, message, now_ns))
+            future.add_done_callback(partial(self._was_read, slot, now_ns))
             return
         try:
             self._submit(slot, decoder.decode(message, 0, size, stream.connection.hint), now_ns)
         except RuntimeFault as fault:
             slot.parts = _unread(fault, message)
 
-    def _decoded(
-        self, slot: Slot, message: bytes, now_ns: int, future: "asyncio.Future[Split]"
+    def _inflate(self, stream: H2Stream, message: bytes) -> bytes:
+        return inflate(message, stream.head.encoding, self._context.max_message_bytes)
+
+    def _read(
+        self, stream: H2Stream, message: bytes, compressed: bool
+    ) -> tuple[bytes, Split | RuntimeFault]:
+        """The message, decompressed, and what it came to."""
+        if compressed:
+            message = self._inflate(stream, message)
+        try:
+            return message, self._context.decoder.decode(message, 0, len(message), None)
+        except RuntimeFault as fault:
+            return message, fault
+
+    def _was_read(
+        self,
+        slot: Slot,
+        now_ns: int,
+        future: "asyncio.Future[tuple[bytes, Split | RuntimeFault]]",
     ) -> None:
         """A message that was read in a thread; those behind it have waited, so that the order stays."""
         stream = slot.stream
@@ -161,18 +180,21 @@ class StreamInferMethod:
             return
         call.reading = False
         try:
-            self._submit(slot, future.result(), now_ns)
-        except RuntimeFault as fault:
-            slot.parts = _unread(fault, message)
-        except Exception:  # noqa: BLE001 - nobody else waits for this future
-            _log.exception("a message could not be read")
-            stream.give_up()
-            return
-        try:
+            message, read = future.result()
+            try:
+                if isinstance(read, RuntimeFault):
+                    raise read
+                self._submit(slot, read, now_ns)
+            except RuntimeFault as fault:
+                slot.parts = _unread(fault, message)
             while call.held and not (call.reading or stream.closed):
                 self._message(stream, call, *call.held.popleft())
         except CallFault as fault:
             self._end(stream, call, fault.status, fault.text)
+            return
+        except Exception:  # noqa: BLE001 - nobody else waits for this future
+            _log.exception("a message could not be read")
+            stream.give_up()
             return
         self._flush(stream, call)
 
@@ -198,6 +220,7 @@ class StreamInferMethod:
             request.traffic_unit = stream.head.metadata.get(unit_header, "")
         call.requests.add(request)
         infer(request)
+        slot.accepted = True
         if request in call.requests:
             self._is_free(slot, call, request)
 
@@ -221,8 +244,9 @@ class StreamInferMethod:
         if stream.call.strict:
             self._end(stream, stream.call, error_codec.grpc_status(fault), text)
             return None
-        # A request that never was a model's has no final response to speak of.
-        accepted = request.head if request.plan is not None else None
+        # A request that no scheduler has taken has no final response to speak of.
+        taken = fault is not answer or (slot.accepted and not fault.refused)
+        accepted = request.head if taken else None
         return [grpc_answer.stream_fault(text, request.id, accepted, final=final)]
 
     def _write(self, slot: Slot, request: InferRequest, answer: Answer, *, final: bool) -> None:
@@ -231,16 +255,36 @@ class StreamInferMethod:
         stream = slot.stream
         if parts is None or stream.closed:
             return
-        output = stream.connection.output
-        self._start(stream, stream.call)
-        output.data(stream, framed(parts))
-        if output.queued_bytes(stream) > _UNREAD_LIMIT:
+        call: StreamCall = stream.call
+        # What waited before: a response may be as large as it likes.
+        unread = stream.connection.output.queued_bytes(stream) + call.packing.size
+        self._send(stream, call, parts)
+        if unread > _UNREAD_LIMIT:
             self._end(
                 stream,
-                stream.call,
+                call,
                 GRPC_RESOURCE_EXHAUSTED,
                 "the responses of the stream are not read as fast as they are made",
             )
+
+    def _send(self, stream: H2Stream, call: StreamCall, parts: Sequence[Bytes]) -> None:
+        self._start(stream, call)
+        if self._context.packs_for(stream):
+            level = self._context.compression_level
+            call.packing.add(b"".join(parts), level, partial(self._packed, stream, call))
+            self._send_packed(stream, call)
+        else:
+            stream.connection.output.data(stream, framed(parts))
+
+    def _packed(self, stream: H2Stream, call: StreamCall) -> None:
+        """A message is compressed that took a thread for it."""
+        if not (stream.closed or call.failed):
+            self._send_packed(stream, call)
+            self._flush(stream, call)
+
+    def _send_packed(self, stream: H2Stream, call: StreamCall) -> None:
+        for message, compressed in call.packing.take():
+            stream.connection.output.data(stream, framed([message], compressed=compressed))
 
     def _flush(self, stream: H2Stream, call: StreamCall) -> None:
         """Sends what is next in order; ends the stream when the client has and all is answered."""
@@ -249,21 +293,25 @@ class StreamInferMethod:
         output = stream.connection.output
         slots = call.slots
         while slots and slots[0].parts is not None:
-            parts = slots.popleft().parts or ()
-            self._start(stream, call)
-            output.data(stream, framed(parts))
-        if call.complete and not (slots or call.held or call.free):
+            self._send(stream, call, slots.popleft().parts or ())
+        packing = call.packing
+        if call.complete and not (slots or call.held or call.free or packing):
             self._start(stream, call)
             output.end(stream, grpc_reply.OK)
         elif call.reading:
             return  # what is held behind the message being read is bounded by the stream's window
-        elif len(slots) + call.free < _PENDING and output.queued_bytes(stream) < _UNSENT_BYTES:
+        elif (
+            len(slots) + call.free + len(packing) < _PENDING
+            and output.queued_bytes(stream) + packing.size < _UNSENT_BYTES
+        ):
             stream.connection.replenish(stream)
 
     def _start(self, stream: H2Stream, call: StreamCall) -> None:
         if not call.started:
             call.started = True
-            stream.connection.output.headers(stream, grpc_reply.HEADERS, last=False)
+            packs = self._context.packs_for(stream)
+            headers = grpc_reply.HEADERS + grpc_reply.GZIP if packs else grpc_reply.HEADERS
+            stream.connection.output.headers(stream, headers, last=False)
 
     def _end(self, stream: H2Stream, call: StreamCall, status: int, text: str) -> None:
         """The whole stream fails: nothing more is written but the reason."""
@@ -281,6 +329,7 @@ class StreamInferMethod:
         call.reader.release()
         call.held.clear()
         call.slots.clear()
+        call.packing.clear()
         for request in list(call.requests):
             stream.connection.orphans += 1
             self._context.core.cancel(request)

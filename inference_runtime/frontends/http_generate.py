@@ -185,13 +185,16 @@ class _EventStream:
         connection = self._connection
         if connection.closing:
             return
+        unsent = (
+            connection.transport.get_write_buffer_size()
+        )  # an event may be as large as it likes
         try:
             self._event(request, answer)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("an event could not be sent")
             connection.abort()
             return
-        if connection.transport.get_write_buffer_size() > _UNSENT_LIMIT:
+        if unsent > _UNSENT_LIMIT:
             _log.warning("a client of generate_stream reads too slowly and is cut off")
             connection.abort()
 

@@ -128,8 +128,17 @@ class InferReplies:
         encoded: HttpAnswer,
     ) -> None:
         if self._encoding:
-            self._compress(connection, request, encoded)
+            self._compress(connection, request, answer, encoded)
             return
+        self._send_encoded(connection, request, answer, encoded)
+
+    def _send_encoded(
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        encoded: HttpAnswer,
+    ) -> None:
         size = len(encoded.json) + encoded.binary_size
         headers = _headers(request, encoded, size)
         plan = connection.plan
@@ -149,24 +158,36 @@ class InferReplies:
             connection.sent()
 
     def _compress(
-        self, connection: Http1Connection, request: InferRequest, encoded: HttpAnswer
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        encoded: HttpAnswer,
     ) -> None:
-        body = b"".join((encoded.json, *encoded.binary))
-        work = partial(compression.deflate, body, self._encoding)
-        if len(body) <= _DEFLATE_INLINE:
-            self._compressed(connection, request, encoded, work())
+        size = len(encoded.json) + encoded.binary_size
+        work = partial(_deflated, encoded, self._encoding)
+        if size <= _DEFLATE_INLINE:
+            self._compressed(connection, request, answer, encoded, work())
             return
         future = asyncio.get_running_loop().run_in_executor(None, work)
 
-        def finish(done: "asyncio.Future[bytes]") -> None:
+        def finish(done: "asyncio.Future[bytes | None]") -> None:
             if not done.cancelled() and not connection.closing:
-                self._compressed(connection, request, encoded, done.result())
+                self._compressed(connection, request, answer, encoded, done.result())
 
         future.add_done_callback(finish)
 
     def _compressed(
-        self, connection: Http1Connection, request: InferRequest, encoded: HttpAnswer, body: bytes
+        self,
+        connection: Http1Connection,
+        request: InferRequest,
+        answer: InferResponse,
+        encoded: HttpAnswer,
+        body: bytes | None,
     ) -> None:
+        if body is None:
+            self._send_encoded(connection, request, answer, encoded)
+            return
         headers = _headers(request, encoded, len(body))
         headers += b"Content-Encoding: %b\r\n" % self._encoding.encode()
         connection.send((headers, connection.connection_header(), b"\r\n", body))
@@ -177,6 +198,14 @@ class InferReplies:
         if isinstance(fault, SingleAnswerOnly):
             fault = SingleAnswerOnly("HTTP end point")
         connection.reply(fault_reply(fault, version_headers(request)))
+
+
+def _deflated(encoded: HttpAnswer, encoding: str) -> bytes | None:
+    try:
+        body = b"".join((encoded.json, *encoded.binary))
+    except MemoryError:
+        return None
+    return compression.try_deflate(body, encoding)
 
 
 def version_headers(request: InferRequest) -> Headers:

@@ -69,6 +69,14 @@ def deflate(data: Bytes, encoding: str, level: int = 6) -> bytes:
     return zlib.compress(data, level)
 
 
+def try_deflate(data: Bytes, encoding: str, level: int = 6) -> bytes | None:
+    """None where it fails, mostly for want of memory: what can not be compressed is sent as it is."""
+    try:
+        return deflate(data, encoding, level)
+    except (MemoryError, OverflowError, zlib.error):
+        return None
+
+
 def choose(accept_encoding: str) -> str:
     """The encoding with the highest weight, the earliest of equals; malformed entries are skipped."""
     best, best_weight = "identity", 0.0

@@ -6,6 +6,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from inference_runtime import pb
+from inference_runtime.errors import InvalidArgument
 from inference_runtime.protocol import classification
 from inference_runtime.protocol.grpc_wire import (
     RAW_OUTPUT_TAG,
@@ -24,6 +25,7 @@ from inference_runtime.spec.messages import (
 )
 
 FINAL_RESPONSE = "triton_final_response"
+MESSAGE_LIMIT = 2**31 - 1  # bytes that protobuf, and every client of it, puts into one message
 
 
 def head_bytes(
@@ -80,7 +82,7 @@ def encode(
     *,
     final: bool | None = None,
 ) -> list[Bytes]:
-    """The message in parts, data not copied."""
+    """The message in parts, data not copied; raises InvalidArgument where there can be none."""
     asked = {output.name: output for output in request.outputs}
     outputs: list[TensorHead] = []
     parts: list[Bytes] = []
@@ -97,7 +99,10 @@ def encode(
         parts.append(raw_mark(len(data)))
         parts.append(data)
     first = head_bytes(answer.head, outputs, final=final)
-    return [first + id_bytes(id_) if id_ else first, *parts]
+    message = [first + id_bytes(id_) if id_ else first, *parts]
+    if sum(map(len, message)) > MESSAGE_LIMIT:
+        raise InvalidArgument(f"the response exceeds {MESSAGE_LIMIT} bytes")
+    return message
 
 
 def stream_answer(parts: Sequence[Bytes]) -> list[Bytes]:

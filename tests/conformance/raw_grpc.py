@@ -1,6 +1,6 @@
 """Calls through a plain stub of the inference service: whatever message a test wants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,15 @@ _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 def open_stub(server: RuntimeProcess, options: Any = _UNLIMITED) -> Iterator[Any]:
     with grpc.insecure_channel(server.grpc, options=options) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def message_of(model: str, tensors: Iterable[Any], **fields: Any) -> pb.ModelInferRequest:
+    """`tensors`: InferInputs of the stock client, with binary data."""
+    made = pb.ModelInferRequest(model_name=model, **fields)
+    for tensor in tensors:
+        made.inputs.append(tensor._get_tensor())
+        made.raw_input_contents.append(tensor._get_content())
+    return made
 
 
 def infer(server: RuntimeProcess, request: pb.ModelInferRequest) -> pb.ModelInferResponse:

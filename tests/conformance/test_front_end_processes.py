@@ -19,7 +19,14 @@ from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import Client
 from tests.conformance.front_ends import alive, front_ends, owner, waiting_too
-from tests.conformance.repeat_model import final, inflight, open_stream, write_repeat
+from tests.conformance.raw_grpc import message_of, open_stub
+from tests.conformance.repeat_model import (
+    final,
+    inflight,
+    open_stream,
+    repeat_inputs,
+    write_repeat,
+)
 from tests.conformance.runtime_process import runtime
 from tests.conformance.traffic import traffic
 from tests.onnx_models import add_constant, add_sub, identity, slow, write_model
@@ -186,6 +193,23 @@ def test_requests_of_a_stream_are_answered_in_order_and_decoupled_ones_do_not_ho
             client.async_stream_infer("echo", [tensor], request_id=str(number))
         ids = [result.get_response().id for result in stream.results(21)]
     assert ids == [*map(str, range(20)), "late"]
+
+
+def test_only_what_a_model_took_has_a_final_response(server):
+    short = grpcclient.InferInput("INPUT0", [1, 2], "FP32")
+    short.set_data_from_numpy(np.ones((1, 2), np.float32))
+    requests = [message_of(model, [short], id=model) for model in ("nobody", "echo")]
+    requests[1].inputs[0].shape[1] = 3
+    requests.append(message_of("repeat", repeat_inputs([1, 2], delays=[0]), id="repeat"))
+    with open_stub(server) as stub:
+        answers = list(stub.ModelStreamInfer(iter(requests), timeout=30))
+    found = {answer.infer_response.id: answer.infer_response for answer in answers}
+    assert all(answer.error_message for answer in answers)
+    assert {id_: bool(response.parameters) for id_, response in found.items()} == {
+        "nobody": False,
+        "echo": False,
+        "repeat": True,
+    }
 
 
 def test_a_client_that_leaves_its_stream_is_cancelled_in_the_executor(server):

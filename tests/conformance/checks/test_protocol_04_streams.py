@@ -1,12 +1,12 @@
 """Section 9.4 of the compliance checklist: ModelStreamInfer, with models that answer once, often, or never."""
 
-import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from inference_runtime import pb
+from tests.conformance.raw_grpc import message_of, open_stub
 from tests.conformance.repeat_model import (
     final,
     inflight,
@@ -43,11 +43,12 @@ def client(server):
         yield client
 
 
-def simple_inputs(width=16):
+def simple_inputs(width=16, *, data_width=None):
     tensors = []
     for name in ("INPUT0", "INPUT1"):
-        tensor = grpcclient.InferInput(name, [1, width], "INT32")
-        tensor.set_data_from_numpy(np.ones((1, width), np.int32))
+        tensor = grpcclient.InferInput(name, [1, data_width or width], "INT32")
+        tensor.set_data_from_numpy(np.ones((1, data_width or width), np.int32))
+        tensor.set_shape([1, width])
         tensors.append(tensor)
     return tensors
 
@@ -104,23 +105,29 @@ def test_check_078_one_bad_request_of_three_costs_only_itself(client):
 
 def test_check_078_only_what_a_model_accepted_has_a_final_response(server):
     """The stock client shows the text alone: this one reads the message."""
-    channel = grpc.insecure_channel(server.grpc)
-    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-    unknown = service_pb2.ModelInferRequest(model_name="nobody", id="1")
-    broken = service_pb2.ModelInferRequest(model_name="repeat", id="2")
-    for tensor in repeat_inputs([1, 2], delays=[0]):
-        broken.inputs.append(tensor._get_tensor())
-        broken.raw_input_contents.append(tensor._get_content())
-    answers = {
-        answer.infer_response.id: answer
-        for answer in stub.ModelStreamInfer(iter([unknown, broken]))
+    refused = {
+        "1": ("nobody", simple_inputs(), "Request for unknown model: 'nobody' is not found"),
+        "2": ("simple", simple_inputs(8), "unexpected shape for input 'INPUT0'"),
+        "3": ("simple", [*simple_inputs()[:1], *simple_inputs(8)[1:]], "unexpected shape"),
+        "4": (
+            "simple",
+            simple_inputs(data_width=15),
+            "input byte size mismatch for input 'INPUT0'",
+        ),
+        "5": ("simple", simple_inputs()[:1], "expected 2 inputs but got 1 inputs"),
     }
-    channel.close()
-    assert answers["1"].error_message == "Request for unknown model: 'nobody' is not found"
-    assert not answers["1"].infer_response.parameters
-    assert answers["2"].error_message == "expected IN and DELAY shape to match"
-    assert answers["2"].infer_response.parameters["triton_final_response"].bool_param
-    assert answers["2"].infer_response.model_name == "repeat"
+    broken = message_of("repeat", repeat_inputs([1, 2], delays=[0]), id="6")
+    requests = [message_of(model, tensors, id=id_) for id_, (model, tensors, _) in refused.items()]
+    with open_stub(server) as stub:
+        stream = stub.ModelStreamInfer(iter([*requests, broken]), timeout=30)
+        answers = {answer.infer_response.id: answer for answer in stream}
+    assert len(answers) == 6
+    for id_, (_, _, text) in refused.items():
+        assert text in answers[id_].error_message
+        assert answers[id_].infer_response == pb.ModelInferResponse(id=id_)
+    assert answers["6"].error_message == "expected IN and DELAY shape to match"
+    assert answers["6"].infer_response.parameters["triton_final_response"].bool_param
+    assert answers["6"].infer_response.model_name == "repeat"
 
 
 def test_check_079_models_that_answer_once_answer_in_order(client):

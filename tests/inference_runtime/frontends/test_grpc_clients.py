@@ -17,9 +17,10 @@ from tritonclient.utils import InferenceServerException
 from inference_runtime import pb
 from inference_runtime.errors import DeadlineExceeded
 from inference_runtime.frontends.grpc_server import GrpcOptions
-from inference_runtime.protocol import byte_strings
-from inference_runtime.spec.messages import InferResponse
-from tests.hostile.wire.raw_h2 import RawH2
+from inference_runtime.protocol import byte_strings, compression, grpc_answer
+from inference_runtime.spec.messages import InferResponse, ResponseHead, TensorHead
+from tests.hostile.wire.raw_h2 import STREAM, RawH2, grpc_frame
+from tests.inference_runtime.frontends.fake_core import Config, Version
 from tests.inference_runtime.frontends.serving import serving, unary
 
 A = np.arange(16, dtype=np.int32).reshape(1, 16)
@@ -424,6 +425,124 @@ def test_answers_are_compressed_for_those_who_accept_it(elements):
             raw.data(other)
             assert (raw.status(accepting), raw.status(other)) == ("0", "0")
             assert (raw.body(accepting)[0], raw.body(other)[0]) == (1, 0)
+
+
+def test_clients_that_accept_no_compression_spoil_it_for_nobody():
+    with (
+        serving(grpc=GrpcOptions(compression_level=1)) as served,
+        closing(served.connect_grpc()) as sock,
+    ):
+        raw = RawH2(sock)
+        for accepts in (0, 0, 1, 0, 1):
+            extra = [("grpc-accept-encoding", "gzip")] if accepts else []
+            opened = raw.open(raw.headers(extra=extra))
+            raw.data(opened)
+            assert (raw.status(opened), raw.body(opened)[0]) == ("0", accepts)
+
+
+def test_answers_of_a_stream_are_compressed_for_those_who_accept_it():
+    with serving(grpc=GrpcOptions(compression_level=1)) as served:
+        with closing(served.connect_grpc()) as sock:
+            raw = RawH2(sock)
+            for accepts in (1, 0):
+                extra = [("grpc-accept-encoding", "gzip")] if accepts else []
+                opened = raw.open(raw.headers(STREAM, extra=extra))
+                raw.data(opened)
+                assert (raw.status(opened), raw.body(opened)[0]) == ("0", accepts)
+        with closing(sync_client.InferenceServerClient(served.grpc_address)) as client:
+            answers = stream(client)
+            # Large ones take a thread, and the small ones behind them wait.
+            sizes = [300_000, 1, 100_000, 5, 7, 2_000_000, 3]
+            for size in sizes:
+                client.async_stream_infer(
+                    "ident", inputs(INPUT0=np.full((1, size), size, np.float32))
+                )
+            for size in sizes:
+                result, error = answers.get(timeout=30)
+                assert error is None
+                array = result.as_numpy("OUTPUT0")
+                assert (array.shape, array[0, 0], array[0, -1]) == ((1, size), size, size)
+            client.stop_stream()
+
+
+def no_memory(*_):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("elements", [10, 100_000])
+def test_what_can_not_be_compressed_is_sent_as_it_is(monkeypatch, elements):
+    monkeypatch.setattr(compression, "deflate", no_memory)
+    array = np.full((1, elements), 3, np.float32)
+    with (
+        serving(grpc=GrpcOptions(compression_level=1)) as served,
+        closing(sync_client.InferenceServerClient(served.grpc_address)) as client,
+    ):
+        answer = client.infer("ident", inputs(INPUT0=array), client_timeout=20)
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+        answers = stream(client)
+        client.async_stream_infer("ident", inputs(INPUT0=array))
+        result, error = answers.get(timeout=20)
+        assert error is None
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), array)
+        client.stop_stream()
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_a_stream_takes_compressed_messages_of_any_size_in_their_order(client, algorithm):
+    sizes = [4, 20_000_000, 3, 50_000, 1]
+    answers = stream(client, compression_algorithm=algorithm)
+    for size in sizes:
+        client.async_stream_infer("ident", inputs(INPUT0=np.full((1, size), size, np.float32)))
+    for size in sizes:
+        result, error = answers.get(timeout=60)
+        assert error is None, error
+        array = result.as_numpy("OUTPUT0")
+        assert (array.shape, array[0, 0], array[0, -1]) == ((1, size), size, size)
+    client.stop_stream()
+
+
+def test_a_compressed_message_that_is_none_ends_its_stream(served):
+    with closing(served.connect_grpc()) as sock:
+        raw = RawH2(sock)
+        for size in (10, 40_000):
+            opened = raw.open(raw.headers(STREAM, extra=[("grpc-encoding", "gzip")]))
+            framed = grpc_frame(bytes(size), flag=1)
+            for start in range(0, len(framed), 16384):
+                raw.data(opened, framed[start : start + 16384], end=False)
+            assert raw.status(opened) == "13"
+
+
+def test_a_response_of_a_decoupled_model_may_be_as_large_as_it_likes(client, served, monkeypatch):
+    data = bytes(80 << 20)
+    head = ResponseHead("ident", "1", (TensorHead("OUTPUT0", "FP32", (1, len(data) // 4)),))
+
+    def infer(request):
+        request.version = Version(config=Config(decoupled=True))
+        request.partial(request, InferResponse(head, [data]))
+        request.done(request, InferResponse(ResponseHead("ident", "1", (), empty=True), []))
+
+    monkeypatch.setattr(served.core, "infer", infer)
+    answers = stream(client)
+    client.async_stream_infer("ident", inputs(INPUT0=A.astype(np.float32)))
+    result, error = answers.get(timeout=60)
+    assert error is None, error
+    assert result.as_numpy("OUTPUT0").nbytes == len(data)
+    client.stop_stream()
+
+
+def test_an_answer_that_is_too_large_for_a_message_is_a_fault(client, monkeypatch):
+    monkeypatch.setattr(grpc_answer, "MESSAGE_LIMIT", 1000)
+    array = np.zeros((1, 250), np.float32)
+    with pytest.raises(InferenceServerException) as caught:
+        client.infer("ident", inputs(INPUT0=array))
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert caught.value.message() == "the response exceeds 1000 bytes"
+    answers = stream(client)
+    for each in (array, array[:, :9]):
+        client.async_stream_infer("ident", inputs(INPUT0=each))
+    assert "the response exceeds 1000 bytes" in str(answers.get(timeout=20)[1])
+    assert answers.get(timeout=20)[1] is None
+    client.stop_stream()
 
 
 def test_initial_metadata_names_version_and_arm(served):

@@ -1,5 +1,6 @@
 """The stock HTTP clients against our front end."""
 
+import http.client
 import subprocess
 from contextlib import closing
 
@@ -9,6 +10,8 @@ import tritonclient.http as sync_client
 import tritonclient.http.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
+from inference_runtime.protocol import byte_strings, compression
+from inference_runtime.spec.messages import InferResponse, ResponseHead, TensorHead
 from tests.inference_runtime.frontends.serving import receive_all
 
 
@@ -73,6 +76,41 @@ def test_compresses_both_ways(client, algorithm, size):
             response_compression_algorithm=algorithm,
         )
         np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+
+
+def no_memory(*_):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("size", [16, 100_000])
+def test_what_can_not_be_compressed_is_sent_as_it_is(client, monkeypatch, size, binary):
+    monkeypatch.setattr(compression, "deflate", no_memory)
+    array = np.full((1, size), 3, np.float32)
+    asked = [sync_client.InferRequestedOutput("OUTPUT0", binary_data=binary)]
+    for _ in range(2):
+        answer = client.infer(
+            "ident", inputs(INPUT0=array), outputs=asked, response_compression_algorithm="gzip"
+        )
+        np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), array)
+
+
+def test_an_event_may_be_as_large_as_it_likes(served, monkeypatch):
+    """It came at once and whole: its client has not read too slowly."""
+    text = b"x" * (80 << 20)
+    head = ResponseHead("ident_str", "1", (TensorHead("OUTPUT0", "BYTES", (1,)),))
+
+    def infer(request):
+        request.partial(request, InferResponse(head, [byte_strings.pack([text])]))
+        request.done(request, InferResponse(ResponseHead("ident_str", "1", (), empty=True), []))
+
+    monkeypatch.setattr(served.core, "infer", infer)
+    with closing(http.client.HTTPConnection(served.http_address, timeout=60)) as connection:
+        path = "/v2/models/ident_str/generate_stream"
+        connection.request("POST", path, b'{"INPUT0":"a"}')
+        body = connection.getresponse().read()
+    assert body.endswith(b'xx"}\n\n')
+    assert len(body) > len(text)
 
 
 @pytest.mark.parametrize("binary", [True, False])
