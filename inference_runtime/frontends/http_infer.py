@@ -137,7 +137,12 @@ class InferRoute:
             self._service.core.cancel(connection.request)
 
     def too_large(self, size: int) -> HttpReply:
-        return self._reply_for(self._service.oversized(self._json_size, size))
+        service = self._service
+        if self.body_limit < service.max_body_bytes:
+            return self._reply_for(service.oversized(self._json_size, size))
+        # Tensors behind the JSON, or compressed data: no option is about these.
+        text = f"request body of {size} bytes exceeds the {service.max_body_bytes} bytes that one may have"
+        return self._reply_for(InvalidArgument(text))
 
     def _reply_for(self, fault: RuntimeFault) -> HttpReply:
         return fault_reply(self._denial() or fault)

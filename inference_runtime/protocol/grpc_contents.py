@@ -83,9 +83,10 @@ def _wide(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 def _unexpected(entry: Any, model_name: str, field: str, right_one: bool) -> InvalidArgument:
-    found = _HOLDS.get(field, entry.datatype)
-    text = (
-        f"unexpected explicit tensor data for input tensor '{entry.name}' for model '{model_name}' "
-        f"of type '{found}', expected datatype '{entry.datatype}'"
+    start = (
+        f"unexpected explicit tensor data for input tensor '{entry.name}' for model '{model_name}'"
     )
-    return InvalidArgument(text + (", binary data was already supplied." if right_one else ""))
+    if right_one:
+        return InvalidArgument(f"{start}, binary data was already supplied.")
+    found = _HOLDS.get(field, entry.datatype)
+    return InvalidArgument(f"{start} of type '{found}', expected datatype '{entry.datatype}'")

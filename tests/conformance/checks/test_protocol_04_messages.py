@@ -8,7 +8,7 @@ from inference_runtime import pb
 from inference_runtime.spec.datatypes import BY_WIRE
 from tests.conformance.checklist_models import write_message_models
 from tests.conformance.clients import KINDS, Client
-from tests.conformance.raw_grpc import infer, open_stub
+from tests.conformance.raw_grpc import infer, message_of, open_stub
 from tests.conformance.repeat_model import repeat_inputs
 
 pytestmark = pytest.mark.conformance
@@ -113,8 +113,11 @@ def test_check_071_the_wrong_field(server):
 
 
 def test_check_071_two_fields(server):
+    start = "unexpected explicit tensor data for input tensor 'INPUT0' for model 'echo_FP32'"
     text = refusal(server, request("echo_FP32", int_contents=[1], fp32_contents=[1, 2]))
-    assert text.startswith("unexpected explicit tensor data for input tensor 'INPUT0'")
+    assert text == f"{start} of type 'INT32', expected datatype 'FP32'"
+    text = refusal(server, request("echo_FP32", fp32_contents=[1, 2], fp64_contents=[1]))
+    assert text == f"{start}, binary data was already supplied."
 
 
 def test_check_071_an_unknown_datatype(server):
@@ -160,12 +163,18 @@ def test_check_074_large_messages(server, kind):
 
 
 def test_check_075_a_decoupled_model_by_a_plain_stub(server):
-    made = pb.ModelInferRequest(model_name="repeat")
-    for tensor in repeat_inputs([1]):
-        made.inputs.append(tensor._get_tensor())
-        made.raw_input_contents.append(tensor._get_content())
+    made = message_of("repeat", repeat_inputs([1]))
     text = refusal(server, made, grpc.StatusCode.UNIMPLEMENTED)
     assert text == "ModelInfer RPC doesn't support models with decoupled transaction policy"
+
+
+def test_check_075_whatever_else_is_wrong_with_the_request(server):
+    for made in (
+        pb.ModelInferRequest(model_name="repeat"),
+        request("repeat", raw=[FLOATS.tobytes()]),
+    ):
+        text = refusal(server, made, grpc.StatusCode.UNIMPLEMENTED)
+        assert text == "ModelInfer RPC doesn't support models with decoupled transaction policy"
 
 
 @pytest.mark.parametrize(

@@ -430,6 +430,17 @@ def test_binary_tensors_are_not_part_of_the_limit_on_json(small):
     assert status == 200
 
 
+@pytest.mark.parametrize(
+    "headers", [{"Inference_Header_Content_Length": "100"}, {"Content_Encoding": "gzip"}]
+)
+def test_a_body_that_is_too_large_in_all_is_not_blamed_on_its_json(small, headers):
+    status, said = small.error("POST", "/v2/models/ident/infer", bytes(10_001), **headers)
+    assert status == 400
+    assert said == "request body of 10001 bytes exceeds the 10000 bytes that one may have"
+    status, said = small.error("POST", "/v2/models/nobody/infer", bytes(10_001), **headers)
+    assert (status, said) == (404, "Request for unknown model: 'nobody' is not found")
+
+
 def test_a_decompression_bomb_stops_at_the_limit(small):
     bomb = gzip.compress(bytes(1 << 20))
     status, said = small.error("POST", INFER, bomb, Content_Encoding="gzip")
