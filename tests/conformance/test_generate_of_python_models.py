@@ -40,6 +40,14 @@ class TritonPythonModel:
 """
 )
 
+TEXTS = """
+    model_transaction_policy { decoupled: True }
+    input { name: "PROMPT" data_type: TYPE_STRING dims: [1] }
+    input { name: "STREAM" data_type: TYPE_BOOL dims: [1] }
+    input { name: "REPETITION" data_type: TYPE_INT32 dims: [1] optional: true }
+    output { name: "TEXT" data_type: TYPE_STRING dims: [1] }
+"""
+
 
 @pytest.fixture(
     scope="module",
@@ -62,15 +70,20 @@ def world(world):
         """,
     )
     assert world.load("loaded") == (200, None)
+    write_python_model(world.repository, "mock_llm", config=TEXTS)
+    assert world.load("mock_llm") == (200, None)
     return world
 
 
 def ask(world, verb, value, **headers):
+    return post(world, f"loaded/{verb}", {"IN": value}, **headers)
+
+
+def post(world, path, body, **headers):
     connection = http.client.HTTPConnection(world.server.http, timeout=WAIT_SECONDS)
     try:
         names = {name.replace("_", "-"): text for name, text in headers.items()}
-        body = json.dumps({"IN": value})
-        connection.request("POST", f"/v2/models/loaded/{verb}", body, names)
+        connection.request("POST", f"/v2/models/{path}", json.dumps(body), names)
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read()
     finally:
@@ -102,3 +115,45 @@ def test_gateways_that_ask_are_told_how_full_the_cache_is(world, verb):
     )
     assert told("yaml") is None
     assert ask(world, verb, 1)[1]["endpoint-load-metrics"] is None
+
+
+def test_check_090_a_text_comes_back_as_a_scalar(world):
+    body = {"PROMPT": "hello world", "STREAM": False}
+    status, headers, answer = post(world, "mock_llm/generate", body)
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    expected = {"model_name": "mock_llm", "model_version": "1", "TEXT": "hello world"}
+    assert json.loads(answer) == expected
+
+
+@pytest.mark.parametrize("verb", ["generate", "generate_stream"])
+def test_check_093_inputs_that_are_missing_beside_optional_ones(world, verb):
+    status, headers, answer = post(world, f"mock_llm/{verb}", {})
+    assert (status, headers["Content-Type"]) == (400, "application/json")
+    assert "expected number of inputs between 2 and 3 but got 0" in json.loads(answer)["error"]
+
+
+def test_check_094_of_two_inputs_of_the_wrong_type_the_first_is_reported(world):
+    wrong = {"PROMPT": 123, "STREAM": "no"}
+    for keys, text in (
+        (("PROMPT", "STREAM"), "attempt to access JSON non-string as string"),
+        (("STREAM", "PROMPT"), "attempt to access JSON non-boolean as boolean"),
+    ):
+        body = {key: wrong[key] for key in keys}
+        status, _, answer = post(world, "mock_llm/generate", body)
+        assert (status, text in json.loads(answer)["error"]) == (400, True)
+
+
+def test_check_096_a_nested_parameter_feeds_its_input(world):
+    body = {"PROMPT": "x", "STREAM": True, "parameters": {"REPETITION": 4}}
+    status, _, answer = post(world, "mock_llm/generate_stream", body)
+    assert (status, answer.count(b'"TEXT":"x"')) == (200, 4)
+
+
+def test_check_097_a_later_failure_is_an_event_of_a_stream_that_began_well(world):
+    body = {"PROMPT": "late error", "STREAM": True}
+    status, headers, answer = post(world, "mock_llm/generate_stream", body)
+    assert (status, headers["Content-Type"]) == (200, "text/event-stream; charset=utf-8")
+    first, second, end = answer.split(b"\n\n")
+    assert json.loads(first.removeprefix(b"data: "))["TEXT"] == "late error"
+    assert second == b'data: {"error":"the prompt says so: late error"}'
+    assert end == b""

@@ -44,10 +44,14 @@ ROUTES = [
     "/v2/repository/index",
     "/v2/repository/models/nobody/load",
     "/v2/repository/models/nobody/unload",
+    "/v2/repository/other/index",
+    "/v2/repository/other/models/nobody/load",
+    "/v2/repository/other/models/nobody/unload",
     *(
         f"/v2/{kind}sharedmemory{end}"
         for kind in ("system", "cuda")
-        for end in ("/status", "/unregister", "/region/r/status", "/region/r/register")
+        for place in ("", "/region/r")
+        for end in (f"{place}/status", f"{place}/register", f"{place}/unregister")
     ),
     "/v2/trace/setting",
     "/v2/logging",

@@ -81,6 +81,7 @@ def test_check_044_at_most_65536_chunks(server):
     assert answer.startswith(b"HTTP/1.1 400")
     text = b"Chunked request body exceeds maximum of 65536 non-empty chunks."
     assert text in answer
+    assert b"\r\nConnection: close\r\n" in answer
     assert server.ready()
 
 

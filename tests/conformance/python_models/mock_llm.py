@@ -1,6 +1,6 @@
 """Decoupled text: PROMPT comes back as TEXT; with STREAM in as many responses as REPETITION says (3), else in one.
 
-DELAY seconds pass before each response; the word "error" in the prompt makes it one.
+DELAY seconds pass before each response; the word "error" in the prompt makes it one, the words "late error" the second.
 """
 
 import time
@@ -18,9 +18,9 @@ class TritonPythonModel:
         prompt = value(request, "PROMPT", b"")
         stream = bool(value(request, "STREAM", False))
         count = int(value(request, "REPETITION", 3)) if stream else 1
-        for _ in range(count):
+        for number in range(count):
             time.sleep(float(value(request, "DELAY", 0.0)))
-            if b"error" in prompt:
+            if b"error" in prompt and (number or b"late" not in prompt):
                 error = pb_utils.TritonError(f"the prompt says so: {prompt.decode()}")
                 sender.send(pb_utils.InferenceResponse(error=error))
                 break
