@@ -9,6 +9,7 @@ from inference_runtime.errors import (
 )
 from inference_runtime.telemetry.gpu import GpuReading
 from inference_runtime.telemetry.host import HostMonitor
+from inference_runtime.telemetry.registry import UNLOADED_LIMIT
 from inference_runtime.telemetry.stats import Gauges
 from inference_runtime.telemetry.switchyard_statistics import statistics_body
 from tests.inference_runtime.telemetry.world import Served, request_of
@@ -102,6 +103,59 @@ def test_an_unloaded_version_stays_listed_with_what_it_counted_last():
     (model,) = body(served, state="UNAVAILABLE")["models"]
     assert (model["state"], model["instances"], model["inflight"]) == ("UNAVAILABLE", 0, 0)
     assert model["arms"][0]["successes"] == 1
+
+
+def versions_in(served):
+    return [entry["version"] for entry in body(served)["models"]]
+
+
+def serve_once(served, version):
+    """Loads a version, sends it one request and unloads it."""
+    served.stats = served.load(version)
+    served.execute(request_of("stable"))
+    served.registry.retire(served.stats)
+
+
+def test_a_load_that_failed_leaves_nothing_behind():
+    served = Served()
+    for version in (2, 3):
+        served.registry.prepare(model="m", version=version, config=served.config)
+    assert versions_in(served) == [1]
+
+
+def test_what_ends_on_the_old_load_is_counted_although_the_new_one_is_gone():
+    served = Served()
+    new = served.load()
+    served.registry.retire(new)
+    served.execute(request_of("stable"))  # on the old one, which drains
+    served.registry.retire(served.stats)
+    (arm,) = body(served)["models"][0]["arms"]
+    assert arm["successes"] == 1
+
+
+def test_of_versions_unloaded_without_end_the_last_are_kept():
+    served = Served()
+    for version in range(2, UNLOADED_LIMIT + 12):
+        serve_once(served, version)
+    assert versions_in(served) == [1, *range(12, UNLOADED_LIMIT + 12)]
+    serve_once(served, 12)  # the oldest of them goes on where it was, and is the youngest now
+    serve_once(served, UNLOADED_LIMIT + 12)
+    assert versions_in(served) == [1, 12, *range(14, UNLOADED_LIMIT + 13)]
+    (entry,) = [entry for entry in body(served)["models"] if entry["version"] == 12]
+    assert entry["arms"][0]["successes"] == 2
+
+
+def test_loads_of_one_version_at_the_same_time_count_into_one_arm():
+    served = Served()
+    first, second = (
+        served.registry.prepare(model="m", version=2, config=served.config) for _ in range(2)
+    )
+    for stats in (first, second):
+        served.registry.publish(stats)
+        served.stats = stats
+        served.execute(request_of("stable"))
+    served.registry.retire(first)  # replaced, and drained only now
+    assert second.arms["stable"].successes == 2
 
 
 def test_another_process_is_another_epoch():
