@@ -20,7 +20,7 @@ from inference_runtime.frontends.h2_frames import (
     header_mark,
     pack_u32,
 )
-from inference_runtime.frontends.h2_reader import WholeRequest
+from inference_runtime.frontends.h2_reader import WholeStream
 from inference_runtime.frontends.h2_stream import H2Stream
 from inference_runtime.frontends.peer import is_loopback
 from inference_runtime.protocol import compression, error_codec, grpc_answer
@@ -136,7 +136,7 @@ class InferMethod(UnaryMethod):
                 whole.context = _Again(plan, start)
         self._submit(stream, (plan, "", data), now_ns)
 
-    def whole(self, stream: H2Stream, whole: WholeRequest, buffer: bytes) -> None:
+    def whole(self, stream: H2Stream, whole: WholeStream, buffer: bytes) -> None:
         """The same for a whole request like the one before it."""
         now_ns = monotonic_ns()
         again: _Again = whole.context

@@ -17,10 +17,10 @@ from inference_runtime.frontends.h2_stream import H2Stream, StreamHead
 if TYPE_CHECKING:
     from inference_runtime.frontends.h2_connection import H2Connection
 
-OnWhole = Callable[[H2Stream, "WholeRequest", bytes], None]
+OnWhole = Callable[[H2Stream, "WholeStream", bytes], None]
 
 
-class WholeRequest:
+class WholeStream:
     """A request that came in one piece, its headers and all of its data; `start` is how the data begins.
 
     Clients send the same again and again but for the stream's number and what follows `start`, so a connection
@@ -79,7 +79,7 @@ class FrameReader:
         self.last_stream = 0
         self.started = False
         self.plain = False
-        self.whole: WholeRequest | None = None  # what this client asked for last, if it may again
+        self.whole: WholeStream | None = None  # what this client asked for last, if it may again
 
     def read(self, data: bytes) -> int:
         """Returns where the first incomplete frame starts."""
@@ -124,7 +124,7 @@ class FrameReader:
 
     def came_whole(
         self, stream: H2Stream, buffer: bytes, start: int, prefix: bytes, run: OnWhole
-    ) -> WholeRequest | None:
+    ) -> WholeStream | None:
         """The data of `stream` ends with `buffer`. If nothing but the request is in it, more like it, whose
         data begin with `prefix`, go straight to `run`. Which stream the headers open is looked at then."""
         at = start - 9
@@ -135,11 +135,11 @@ class FrameReader:
             and at - 9 == int.from_bytes(buffer[:3], "big")
             and self._known.get(buffer[9:at]) is head
         ):
-            self.whole = WholeRequest(head, buffer, start, prefix, run)
+            self.whole = WholeStream(head, buffer, start, prefix, run)
             return self.whole
         return None
 
-    def _again(self, whole: WholeRequest, data: bytes) -> bool:
+    def _again(self, whole: WholeStream, data: bytes) -> bool:
         """What `_open` and `_data` do, for a request like the one before it. False: it is not."""
         at = whole.at
         number = data[5:9]
