@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from inference_runtime import pb
+from inference_runtime.errors import FailureReason
 from inference_runtime.protocol.admin_codec import IndexEntry
 from inference_runtime.shared_memory.regions import Regions
 from inference_runtime.spec.messages import Answer, Done, InferRequest
@@ -32,6 +33,9 @@ class InferenceCore(Protocol):
 
     def cancel(self, request: InferRequest) -> None:
         """The client is gone. `request.done` is still called."""
+
+    def count_refused(self, reason: FailureReason, count: int = 1) -> None:
+        """Inferences were refused before `infer`, most often because they can not be read."""
 
     @property
     def unit_header(self) -> Callable[[str], str | None]:

@@ -8,9 +8,14 @@ from operator import itemgetter
 from time import monotonic_ns
 from typing import Any, Final
 
-from inference_runtime.errors import DeadlineExceeded, RuntimeFault, SingleAnswerOnly
+from inference_runtime.errors import (
+    DeadlineExceeded,
+    FailureReason,
+    RuntimeFault,
+    SingleAnswerOnly,
+)
 from inference_runtime.frontends import grpc_reply
-from inference_runtime.frontends.grpc_messages import DEFLATE_INLINE, framed
+from inference_runtime.frontends.grpc_messages import DEFLATE_INLINE, CallFault, framed
 from inference_runtime.frontends.grpc_unary import UnaryMethod
 from inference_runtime.frontends.h2_frames import (
     DATA,
@@ -171,7 +176,7 @@ class InferMethod(UnaryMethod):
         try:
             split = decoder.decode(buffer, start, stop, connection.hint)
         except RuntimeFault as fault:
-            self.fail(stream, error_codec.grpc_status(fault), fault.text)
+            self._refuse(stream, error_codec.grpc_status(fault), fault.text, fault.reason)
             return
         connection.hint = split[0]
         self._submit(stream, split, now_ns)
@@ -181,11 +186,20 @@ class InferMethod(UnaryMethod):
             return
         error = future.exception()
         if isinstance(error, RuntimeFault):
-            self.fail(stream, error_codec.grpc_status(error), error.text)
+            self._refuse(stream, error_codec.grpc_status(error), error.text, error.reason)
         elif error is not None:
-            self.fail(stream, GRPC_INTERNAL, f"the request can not be read: {error}")
+            text = f"the request can not be read: {error}"
+            self._refuse(stream, GRPC_INTERNAL, text, FailureReason.OTHER)
         else:
             self._submit(stream, future.result(), now_ns)
+
+    def unread(self, stream: H2Stream, fault: CallFault) -> None:
+        self._refuse(stream, fault.status, fault.text, fault.reason)
+
+    def _refuse(self, stream: H2Stream, status: int, text: str, reason: FailureReason) -> None:
+        """Ends a call that the core does not get to see, and counts."""
+        self._context.core.count_refused(reason)
+        self.fail(stream, status, text)
 
     def _submit(self, stream: H2Stream, split: Split, now_ns: int) -> None:
         plan, id_, data = split
@@ -197,7 +211,7 @@ class InferMethod(UnaryMethod):
             try:
                 local = is_loopback(stream.connection.transport)
                 use = core.region_use(plan.regions, done, local=local)
-            except RuntimeFault as fault:
+            except RuntimeFault as fault:  # which is counted there
                 self.fail(stream, error_codec.grpc_status(fault), fault.text)
                 return
             done, infer = use.done, partial(use.start, infer=infer)

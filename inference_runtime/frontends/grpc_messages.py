@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from inference_runtime.errors import RuntimeFault
+from inference_runtime.errors import FailureReason, RuntimeFault
 from inference_runtime.frontends.h2_frames import pack_u32, unpack_u32
 from inference_runtime.frontends.memory_budget import MemoryBudget
 from inference_runtime.protocol import compression
@@ -25,10 +25,13 @@ _SMALL: Final = 1024
 class CallFault(Exception):
     """Ends a call with this gRPC status."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(
+        self, status: int, text: str, reason: FailureReason = FailureReason.CLIENT
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.reason = reason
 
 
 class MessageReader:
@@ -98,7 +101,7 @@ class MessageReader:
         try:
             self._budget.take(len(piece))
         except RuntimeFault as fault:
-            raise CallFault(GRPC_RESOURCE_EXHAUSTED, fault.text) from fault
+            raise CallFault(GRPC_RESOURCE_EXHAUSTED, fault.text, fault.reason) from fault
         self._taken += len(piece)
         self._have += len(piece)
         # Dribbled bytes are put together here, or each would weigh many times its size.

@@ -65,6 +65,7 @@ class StreamInferMethod:
             if last and call.reader.incomplete:
                 raise CallFault(GRPC_INTERNAL, "the stream ended inside a message")
         except CallFault as fault:
+            self._context.core.count_refused(fault.reason)
             self._end(stream, call, fault.status, fault.text)
             return
         call.complete = bool(last)
@@ -149,9 +150,11 @@ class StreamInferMethod:
             future.add_done_callback(partial(self._was_read, slot, now_ns))
             return
         try:
-            self._submit(slot, decoder.decode(message, 0, size, stream.connection.hint), now_ns)
+            split = decoder.decode(message, 0, size, stream.connection.hint)
         except RuntimeFault as fault:
-            slot.parts = _unread(fault, message)
+            self._unread(slot, fault, message)
+        else:
+            self._submit(slot, split, now_ns)
 
     def _inflate(self, stream: H2Stream, message: bytes) -> bytes:
         return inflate(message, stream.head.encoding, self._context.max_message_bytes)
@@ -181,15 +184,14 @@ class StreamInferMethod:
         call.reading = False
         try:
             message, read = future.result()
-            try:
-                if isinstance(read, RuntimeFault):
-                    raise read
+            if isinstance(read, RuntimeFault):
+                self._unread(slot, read, message)
+            else:
                 self._submit(slot, read, now_ns)
-            except RuntimeFault as fault:
-                slot.parts = _unread(fault, message)
             while call.held and not (call.reading or stream.closed):
                 self._message(stream, call, *call.held.popleft())
         except CallFault as fault:
+            self._context.core.count_refused(fault.reason)
             self._end(stream, call, fault.status, fault.text)
             return
         except Exception:  # noqa: BLE001 - nobody else waits for this future
@@ -207,7 +209,11 @@ class StreamInferMethod:
         answered: Done = self.partial
         if plan.regions is not None:
             local = is_loopback(connection.transport)
-            use = self._context.core.region_use(plan.regions, done, local=local, in_turn=True)
+            try:
+                use = self._context.core.region_use(plan.regions, done, local=local, in_turn=True)
+            except RuntimeFault as fault:  # which is counted there
+                slot.parts = [grpc_answer.stream_fault(fault.text, id_, None)]
+                return
             done, answered = use.done, use.partial(answered)
             infer = partial(use.start, infer=infer)
         connection.hint = plan
@@ -223,6 +229,11 @@ class StreamInferMethod:
         slot.accepted = True
         if request in call.requests:
             self._is_free(slot, call, request)
+
+    def _unread(self, slot: Slot, fault: RuntimeFault, message: bytes) -> None:
+        """The id stands in the message, which could be read well enough to find it, or not at all."""
+        self._context.core.count_refused(fault.reason)
+        slot.parts = [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]
 
     def _parts(
         self, slot: Slot, request: InferRequest, answer: Answer, *, final: bool
@@ -333,8 +344,3 @@ class StreamInferMethod:
         for request in list(call.requests):
             stream.connection.orphans += 1
             self._context.core.cancel(request)
-
-
-def _unread(fault: RuntimeFault, message: bytes) -> Sequence[Bytes]:
-    """The id stands in the message, which could be read well enough to find it, or not at all."""
-    return [grpc_answer.stream_fault(fault.text, grpc_answer.id_of(message), None)]

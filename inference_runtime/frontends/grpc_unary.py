@@ -58,7 +58,7 @@ class UnaryMethod:
         try:
             self._collect(stream, buffer[start:stop], last)
         except CallFault as fault:
-            self.fail(stream, fault.status, fault.text)
+            self.unread(stream, fault)
 
     def reset(self, stream: H2Stream) -> None:
         call = stream.call
@@ -67,6 +67,10 @@ class UnaryMethod:
 
     def drained(self, stream: H2Stream) -> None:
         """One message goes out; nothing waits for it to be gone."""
+
+    def unread(self, stream: H2Stream, fault: CallFault) -> None:
+        """There is no message that could be read."""
+        self.fail(stream, fault.status, fault.text)
 
     def fail(self, stream: H2Stream, status: int, text: str) -> None:
         if not stream.closed:
@@ -104,7 +108,7 @@ class UnaryMethod:
             return
         error = future.exception()
         if isinstance(error, CallFault):
-            self.fail(stream, error.status, error.text)
+            self.unread(stream, error)
         elif error is not None:
             self.fail(stream, GRPC_INTERNAL, f"decompression failed: {error}")
         else:

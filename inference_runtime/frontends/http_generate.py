@@ -13,7 +13,6 @@ from inference_runtime.frontends.http1_reply import (
     STATUS_LINES,
     Headers,
     HttpReply,
-    error_reply,
     fault_reply,
 )
 from inference_runtime.frontends.http_infer_reply import version_headers
@@ -87,6 +86,7 @@ class GenerateRoute:
                 limit=self._service.max_input_bytes,
             )
         except RuntimeFault as fault:
+            core.count_refused(fault.reason)
             connection.reply(fault_reply(fault))
             return
         form = head.headers.get(endpoint_load.FORMAT, "")
@@ -109,11 +109,12 @@ class GenerateRoute:
             self._service.core.cancel(connection.request)
 
     def too_large(self, size: int) -> HttpReply:
-        return error_reply(
-            400,
+        fault = InvalidArgument(
             f"request JSON size of {size} bytes exceeds the maximum allowed input size of "
-            f"{self.body_limit} bytes. Use --http-max-input-size to increase the limit.",
+            f"{self.body_limit} bytes. Use --http-max-input-size to increase the limit."
         )
+        self._service.core.count_refused(fault.reason)
+        return fault_reply(fault)
 
 
 class _SingleAnswer:

@@ -7,11 +7,16 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from inference_runtime.errors import InvalidArgument, RuntimeFault, SingleAnswerOnly
+from inference_runtime.errors import (
+    InvalidArgument,
+    RuntimeFault,
+    SingleAnswerOnly,
+    Unsupported,
+)
 from inference_runtime.frontends.core_port import InferenceCore
 from inference_runtime.frontends.http1_connection import Http1Connection
 from inference_runtime.frontends.http1_head import RequestHead1
-from inference_runtime.frontends.http1_reply import HttpReply, error_reply, fault_reply
+from inference_runtime.frontends.http1_reply import Headers, HttpReply, fault_reply
 from inference_runtime.frontends.http_infer_reply import InferReplies
 from inference_runtime.frontends.http_plan import (
     HttpPlan,
@@ -115,7 +120,7 @@ class InferRoute:
         try:
             self._slow(connection, head, buffer[start:stop], now_ns)
         except RuntimeFault as fault:
-            connection.reply(self._reply_for(fault))
+            connection.reply(self._refusal(fault))
 
     def run_whole(self, connection: Http1Connection, whole: WholeRequest, data: bytes) -> None:
         """What `run` and `_submit` do, for a request like the one before it on its connection."""
@@ -139,13 +144,16 @@ class InferRoute:
     def too_large(self, size: int) -> HttpReply:
         service = self._service
         if self.body_limit < service.max_body_bytes:
-            return self._reply_for(service.oversized(self._json_size, size))
+            return self._refusal(service.oversized(self._json_size, size))
         # Tensors behind the JSON, or compressed data: no option is about these.
         text = f"request body of {size} bytes exceeds the {service.max_body_bytes} bytes that one may have"
-        return self._reply_for(InvalidArgument(text))
+        return self._refusal(InvalidArgument(text))
 
-    def _reply_for(self, fault: RuntimeFault) -> HttpReply:
-        return fault_reply(self._denial() or fault)
+    def _refusal(self, fault: RuntimeFault, headers: Headers = ()) -> HttpReply:
+        """To a request that the core does not get to see, and counts."""
+        denial = self._denial()
+        self._service.core.count_refused((denial or fault).reason)
+        return fault_reply(denial) if denial is not None else fault_reply(fault, headers)
 
     def _denial(self) -> RuntimeFault | None:
         """What goes before any fault of the request's form: no such model, or none for a single answer."""
@@ -172,8 +180,8 @@ class InferRoute:
             try:
                 local = is_loopback(connection.transport)
                 use = core.region_use(plan.regions, done, local=local)
-            except RuntimeFault as fault:
-                connection.reply(self._reply_for(fault))
+            except RuntimeFault as fault:  # which is counted there
+                connection.reply(fault_reply(self._denial() or fault))
                 return
             infer, done = partial(use.start, infer=infer), use.done
         request = InferRequest(plan.head, data, done, connection, now_ns, id_)
@@ -191,13 +199,8 @@ class InferRoute:
             self._read(connection, head, body, now_ns)
             return
         if self._encoding not in ("gzip", "deflate"):
-            denial = self._denial()
             accepted = [(b"Accept-Encoding", b"gzip, deflate")]
-            connection.reply(
-                fault_reply(denial)
-                if denial is not None
-                else error_reply(501, "Unsupported compression type", accepted)
-            )
+            connection.reply(self._refusal(Unsupported("Unsupported compression type"), accepted))
             return
         work = partial(_inflate, body, self._service.max_input_bytes)
         if len(body) <= _INFLATE_INLINE:
@@ -218,7 +221,7 @@ class InferRoute:
         try:
             self._read(connection, head, future.result(), now_ns)
         except RuntimeFault as fault:
-            connection.reply(self._reply_for(fault))
+            connection.reply(self._refusal(fault))
         except Exception:  # noqa: BLE001 - nobody else waits for this future
             _log.exception("a body could not be decompressed")
             connection.abort()
@@ -269,7 +272,7 @@ class InferRoute:
             infer = future.result()
             split_binary(infer, len(binary))
         except RuntimeFault as fault:
-            connection.reply(self._reply_for(fault))
+            connection.reply(self._refusal(fault))
         except Exception:  # noqa: BLE001 - nobody else waits for this future
             _log.exception("a request could not be read")
             connection.abort()

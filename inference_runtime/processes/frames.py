@@ -28,6 +28,8 @@ REQUEST_HEAD: Final = 3  # number; body: JSON
 FORGET: Final = 4  # all heads
 CANCEL: Final = 5
 CALL: Final = 6  # body: JSON of which, then what it is given
+# Of requests that the front end has answered itself; number: 1 by the client's fault, else 0; ticket: how many
+REFUSAL: Final = 7
 # From it.
 ANSWERS: Final = (
     19  # number: of the head; count; body: the tickets, 4 bytes each, then the tensors of each

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from inference_runtime.errors import Internal, RuntimeFault
+from inference_runtime.errors import FailureReason, Internal, RuntimeFault
 from inference_runtime.frontends.core_port import CorePort
 from inference_runtime.processes import frames, messages
 from inference_runtime.processes.frames import HEAD_SIZE, pack_head
@@ -115,6 +115,7 @@ class Intake:
             frames.FORGET: self._forget,
             frames.CANCEL: self._cancel,
             frames.CALL: self._called,
+            frames.REFUSAL: self._refusal,
         }
 
     @property
@@ -186,6 +187,10 @@ class Intake:
         request = self._requests.get(ticket)
         if request is not None:
             self._core.cancel(request)
+
+    def _refusal(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
+        reason = FailureReason.CLIENT if number else FailureReason.REJECTED
+        self._core.count_refused(reason, ticket)
 
     def _infer_more(self, message: Bytes, start: int, stop: int, number: int, ticket: int) -> None:
         known = self._heads.get(number)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from inference_runtime import pb
-from inference_runtime.errors import InvalidArgument, Unavailable
+from inference_runtime.errors import FailureReason, InvalidArgument, RuntimeFault, Unavailable
 from inference_runtime.processes import frames, messages
 from inference_runtime.processes.catalogue import Catalogue
 from inference_runtime.processes.frames import HEAD_SIZE, pack_head
@@ -110,6 +110,7 @@ class RemoteCore:
         self._answer_heads: dict[int, _AnswerHead] = {}
         self._blocks: Mapping[str, float] = {}
         self._versions: Memo[bytes, VersionFacts] = Memo(limit_count=_VERSIONS)
+        self._refused = [0, 0]  # not yet told: by our fault, by the clients'
         self.unit_header = catalogue.unit_header
         self._kinds: dict[int, Callable[[Bytes, int, int, int, int, int], None]] = {
             frames.ANSWER: self._answered,
@@ -151,6 +152,14 @@ class RemoteCore:
         if self._requests.get(ticket) is request:
             self._link.send(pack_head(HEAD_SIZE, frames.CANCEL, 0, 0, ticket, 0), (), HEAD_SIZE)
 
+    def count_refused(self, reason: FailureReason, count: int = 1) -> None:
+        number = int(reason is FailureReason.CLIENT)
+        self._refused[number] += count
+        # While the executor does not read, what is refused must not fill the memory: it goes with a later one.
+        if self._link.unsent <= UNSENT_LIMIT:
+            self._send(frames.REFUSAL, number, (), self._refused[number])
+            self._refused[number] = 0
+
     def region_use(
         self, plan: RegionPlan, done: Done, *, local: bool, in_turn: bool = False
     ) -> _Use:
@@ -159,18 +168,22 @@ class RemoteCore:
 
     def _infer_more(self, request: InferRequest) -> None:
         if self._link.unsent > UNSENT_LIMIT:
-            request.done(request, Unavailable(_BUSY))
+            self._refuse(request, Unavailable(_BUSY))
             return
         try:
             number = self._number(request)
             prefix, _ = frames.with_text(self._more(request))
         except (TypeError, ValueError):  # what JSON can not say, nobody can mean
-            request.done(request, InvalidArgument("the request holds text that is no Unicode"))
+            self._refuse(request, InvalidArgument("the request holds text that is no Unicode"))
             return
         if request.partial is not None and self._catalogue.decoupled(request.head):
             request.version = _DECOUPLED
         ticket = self._group.ticket(request)
         self._send(frames.INFER_MORE, number, (prefix, *request.data), ticket)
+
+    def _refuse(self, request: InferRequest, fault: RuntimeFault) -> None:
+        self.count_refused(fault.reason)
+        request.done(request, fault)
 
     def _infer_sized(self, request: InferRequest, ticket: int) -> None:
         """One that was to go in a group, and whose tensors are not as long as the first with its head."""

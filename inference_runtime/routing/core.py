@@ -78,6 +78,7 @@ class RuntimeCore:
         # The two calls of the hot path, without a hop through this object.
         self.infer = self._router.infer  # … which gives way while requests are traced
         self.cancel = self._router.cancel
+        self.count_refused = self._router.count_refused
         self.unit_header = self._router.unit_headers.get
         self._tracer = parts.tracer
         self._tracer.on_switch = self._switch_tracing

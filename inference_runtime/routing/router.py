@@ -166,8 +166,11 @@ class Router:
 
     def count_unrouted(self, fault: RuntimeFault) -> None:
         """A request is refused that no version has seen."""
-        client = fault.reason is FailureReason.CLIENT
-        self.unrouted["client_fault" if client else "rejected"] += 1
+        self.count_refused(fault.reason)
+
+    def count_refused(self, reason: FailureReason, count: int = 1) -> None:
+        client = reason is FailureReason.CLIENT
+        self.unrouted["client_fault" if client else "rejected"] += count
 
     def _refuse(
         self, request: InferRequest, fault: RuntimeFault, version: LoadedVersion | None

@@ -151,7 +151,7 @@ RUNTIME_FAMILIES: tuple[RuntimeFamily, ...] = (
     Family(
         "runtime_unrouted_requests_total",
         "counter",
-        "Requests refused because there was no version for them: unknown model, not ready, starting, stopping",
+        "Requests refused before a version saw them: unreadable, unknown model, not ready, starting, stopping",
         _unrouted,
     ),
     _gauge(

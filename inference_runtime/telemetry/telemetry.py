@@ -31,8 +31,8 @@ def _none_unrouted() -> Mapping[str, int]:
 
 
 class Telemetry:
-    """What is set from above: `traffic`, the arms of the tables; `unrouted`, the requests there was no version
-    for; `slots`, the pools of the rate limiter; `cache`, the counters of the response cache."""
+    """What is set from above: `traffic`, the arms of the tables; `unrouted`, the requests that no version
+    has seen; `slots`, the pools of the rate limiter; `cache`, the counters of the response cache."""
 
     def __init__(
         self,

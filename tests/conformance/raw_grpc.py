@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import pytest
 from tritonclient.grpc import service_pb2_grpc
 
 from inference_runtime import pb
@@ -31,3 +32,15 @@ def message_of(model: str, tensors: Iterable[Any], **fields: Any) -> pb.ModelInf
 def infer(server: RuntimeProcess, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
     with open_stub(server) as stub:
         return stub.ModelInfer(request, timeout=WAIT_SECONDS)
+
+
+def send_unreadable(server: RuntimeProcess, kind: str, model: str = "simple") -> None:
+    """An inference that is none, over HTTP or gRPC; it is refused as its client's fault."""
+    if kind == "http":
+        status, _ = server.call("POST", f"/v2/models/{model}/infer", {"inputs": 1})
+        assert status == 400
+        return
+    with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
+        infer_call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        infer_call(b"\xff\xff\xff", timeout=WAIT_SECONDS)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

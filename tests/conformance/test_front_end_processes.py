@@ -19,7 +19,8 @@ from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import Client
 from tests.conformance.front_ends import alive, front_ends, owner, waiting_too
-from tests.conformance.raw_grpc import message_of, open_stub
+from tests.conformance.metrics_page import client_faults
+from tests.conformance.raw_grpc import message_of, open_stub, send_unreadable
 from tests.conformance.repeat_model import (
     final,
     inflight,
@@ -173,6 +174,14 @@ def test_statistics_count_the_requests_of_all_processes(server):
         for connection in connections.values():
             assert post(connection, "versions", tensor)["outputs"][0]["data"] == [2, 2, 2, 2]
     assert executed() == before + COUNT
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_what_can_not_be_read_in_any_process_is_counted_once(server, kind):
+    before = client_faults(server)
+    for _ in range(3):
+        send_unreadable(server, kind)
+    server.wait_for(lambda: client_faults(server) == before + 3, "three requests to be counted")
 
 
 def test_a_stream_gives_each_answer_as_it_comes(server):

@@ -11,6 +11,8 @@ from tritonclient.utils import InferenceServerException
 
 from tests.conformance.clients import KINDS, Client
 from tests.conformance.limited_models import count_of, statistics_of, write_echo
+from tests.conformance.metrics_page import client_faults
+from tests.conformance.raw_grpc import send_unreadable
 from tests.conformance.repeat_model import open_stream, write_repeat
 from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
@@ -186,6 +188,18 @@ def test_check_186_what_is_refused_at_the_door_is_in_no_statistic(client):
     assert [count_of(after, name) for name in ("success", "fail")] == [
         count_of(before, name) for name in ("success", "fail")
     ]
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_what_can_not_be_read_is_counted_once_and_fails_no_model(server, kind):
+    before, faults = scrape(server), client_faults(server)
+    send_unreadable(server, kind)
+    server.wait_for(lambda: client_faults(server) == faults + 1, "the request to be counted")
+    after = scrape(server)
+    for name in ("nv_inference_request_failure", "nv_inference_request_success"):
+        assert all(
+            after[series] == before[series] for series in after if series.startswith(name)
+        )
 
 
 def test_check_187_every_default_family_is_there_with_its_labels_in_order(server):

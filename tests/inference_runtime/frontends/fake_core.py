@@ -11,6 +11,7 @@ from inference_runtime import pb
 from inference_runtime.errors import (
     Cancelled,
     Conflict,
+    FailureReason,
     InvalidArgument,
     NotFound,
     RuntimeFault,
@@ -131,6 +132,7 @@ class FakeCore:
         self.waiting: list[InferRequest] = []
         self.cancelled: list[InferRequest] = []
         self.seen: list[InferRequest] = []
+        self.refused: list[FailureReason] = []
         self.keep_seen = True
         self.loaded: list[tuple[str, dict[str, Any]]] = []
         self.unloaded: list[tuple[str, bool]] = []
@@ -175,6 +177,9 @@ class FakeCore:
         if request in self.waiting:
             self.waiting.remove(request)
             request.done(request, Cancelled("cancelled"))
+
+    def count_refused(self, reason: FailureReason, count: int = 1) -> None:
+        self.refused += [reason] * count
 
     def unit_header(self, model_name: str) -> str:
         return self.unit

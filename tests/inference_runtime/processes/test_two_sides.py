@@ -19,6 +19,7 @@ from inference_runtime.errors import (
     FailureReason,
     FaultCode,
     Internal,
+    InvalidArgument,
     NotFound,
     RuntimeFault,
     SingleAnswerOnly,
@@ -323,6 +324,23 @@ async def test_a_front_end_that_is_not_taken_from_refuses(monkeypatch):
         assert all(isinstance(answers[0], Unavailable) for answers in refused)
         for _, _, ended in asked:
             await asyncio.wait_for(ended.wait(), PATIENCE_S)
+
+
+        reason = Unavailable.reason
+        both.remote.count_refused(reason)  # takes with it what could not be sent before
+        await both.infer(head(), bytes(16))
+        assert both.core.refused == [reason] * (len(refused) + 1)
+
+
+async def test_what_a_front_end_refuses_itself_is_counted_by_the_executor():
+    with sides() as both:
+        both.remote.count_refused(FailureReason.CLIENT)
+        both.remote.count_refused(FailureReason.REJECTED)
+        _, (fault,), _ = both.submit(head(), bytes(16), id_="\ud800")
+        assert isinstance(fault, InvalidArgument)
+        await both.infer(head(), bytes(16))
+        client, rejected = FailureReason.CLIENT, FailureReason.REJECTED
+        assert both.core.refused == [client, rejected, client]
 
 
 async def test_what_is_known_of_models_is_asked_again_after_a_change():
