@@ -197,6 +197,13 @@ def write_model(
     return directory
 
 
+def write_versions(repository: Path, *versions: int, name="versions", policy="all { }") -> None:
+    """Each adds its number to what it is given."""
+    config = f"version_policy {{ {policy} }}"
+    for version in versions:
+        write_model(repository, name, add_constant(version), version=version, config=config)
+
+
 def _port(name: str, datatype: str, dims: Dims, batching: bool):
     shape = ["batch", *dims] if batching else list(dims)
     return helper.make_tensor_value_info(name, ONNX_TYPES[datatype], shape)

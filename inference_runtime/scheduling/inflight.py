@@ -24,7 +24,7 @@ SETTLED = 4
 
 
 def refuse(request: InferRequest, fault: RuntimeFault, stats: VersionStats | None) -> None:
-    """Ends a request that no scheduler has accepted; without `stats` (no such model) nobody counts it."""
+    """Ends a request that no scheduler has accepted; without `stats` (no such model) the caller has counted it."""
     if request.state == SETTLED:
         return
     request.state = SETTLED

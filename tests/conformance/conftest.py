@@ -9,12 +9,12 @@ from tests.conformance.python_world import PythonWorld
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import (
     ONNX_TYPES,
-    add_constant,
     add_sub,
     failing,
     identity,
     mlp,
     write_model,
+    write_versions,
 )
 
 LABELS = "\n".join(f"label{number}" for number in range(10))
@@ -32,14 +32,7 @@ def repository(tmp_path_factory):
         config='output { name: "y" data_type: TYPE_FP32 dims: [10] label_filename: "labels.txt" }',
     )
     (mlp_directory / "labels.txt").write_text(LABELS)
-    for version in (1, 2, 3):
-        write_model(
-            path,
-            "versions",
-            add_constant(version),
-            version=version,
-            config="version_policy { all { } }",
-        )
+    write_versions(path, 1, 2, 3)
     for datatype in ONNX_TYPES:
         write_model(path, f"identity_{datatype}", identity(datatype))
         write_model(path, f"scalar_{datatype}", identity(datatype, (), batching=False))

@@ -40,7 +40,8 @@ def send_unreadable(server: RuntimeProcess, kind: str, model: str = "simple") ->
         status, _ = server.call("POST", f"/v2/models/{model}/infer", {"inputs": 1})
         assert status == 400
         return
-    with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
-        infer_call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        infer_call(b"\xff\xff\xff", timeout=WAIT_SECONDS)
+    with grpc.insecure_channel(server.grpc) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"\xff\xff\xff", timeout=WAIT_SECONDS)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -30,7 +30,7 @@ from tests.conformance.repeat_model import (
 )
 from tests.conformance.runtime_process import runtime
 from tests.conformance.traffic import traffic
-from tests.onnx_models import add_constant, add_sub, identity, slow, write_model
+from tests.onnx_models import add_sub, identity, slow, write_model, write_versions
 
 pytestmark = pytest.mark.conformance
 COUNT = 2
@@ -44,14 +44,7 @@ def repository(tmp_path_factory):
     write_model(path, "strings", identity("BYTES"))
     write_model(path, "slow", slow())
     write_repeat(path)
-    for version in (1, 2):
-        write_model(
-            path,
-            "versions",
-            add_constant(version),
-            version=version,
-            config="version_policy { all { } }",
-        )
+    write_versions(path, 1, 2)
     return path
 
 

@@ -4,7 +4,6 @@ The same process, memory and supervision as for Python models (ADR 0014); the se
 """
 
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from inference_runtime.backends.isolation.arrays import pack, unpack
 from inference_runtime.backends.isolation.faults import fault_from
 from inference_runtime.backends.isolation.given import Given
 from inference_runtime.backends.python.batch_codec import arena_full
+from inference_runtime.backends.python.loaded_process import LoadedProcess
 from inference_runtime.backends.python.options import StubOptions, read_options
 from inference_runtime.backends.python.stub_process import Launch, StubProcess
 from inference_runtime.backends.python.supervised_instance import (
@@ -100,7 +100,7 @@ class Isolation:
         return ArtifactDescription(inputs, outputs)
 
 
-class IsolatedProcess:
+class IsolatedProcess(LoadedProcess):
     """One that has loaded its model. `execute` by one thread at a time."""
 
     open_calls = 0  # every answer comes with its execution
@@ -112,24 +112,11 @@ class IsolatedProcess:
         *,
         exited: Callable[["IsolatedProcess"], None],
     ) -> None:
-        self._name = launched.name
-        self.executing = False
-        self.executions = 0
-        self.stub = StubProcess(
-            launched, services.loop, received=_received, exited=lambda _: exited(self)
-        )
-
-    @property
-    def gone(self) -> threading.Event:
-        return self.stub.gone
+        super().__init__(launched, services, received=_received, exited=lambda _: exited(self))
 
     def load(self, start: Any) -> None:
         """Raises the fault of the backend; then the process is gone."""
-        try:
-            self.stub.begin(Kind.START, start)
-        except BaseException:
-            self.stub.end()
-            raise
+        self._begin(start)
 
     def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
         self.executing = True
@@ -166,15 +153,6 @@ class IsolatedProcess:
     def trim(self) -> None:
         self.stub.channel.outbound.trim()
 
-    def stop(self, limit: float) -> None:
-        self.stub.stop(limit)
-
-    def end(self) -> None:
-        self.stub.end()
-
-    def kill(self) -> None:
-        self.stub.kill()
-
 
 class IsolatedBackend(SupervisedBackend[IsolatedProcess]):
     def __init__(self, name: str, options: Mapping[str, str], services: BackendServices) -> None:
@@ -196,12 +174,7 @@ class IsolatedBackend(SupervisedBackend[IsolatedProcess]):
         supervised = SupervisedInstance(
             instance.name, artifact, self._services, limits, new_process
         )
-        self._instance = supervised
-        try:
-            supervised.begin()
-        except BaseException:
-            self.unload()
-            raise
+        self._begin(supervised)
 
     def execute(self, inputs: Sequence[Array | None], outputs: Sequence[str]) -> list[Array]:
         assert self._instance is not None

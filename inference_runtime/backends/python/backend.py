@@ -74,12 +74,7 @@ class PythonBackend(SupervisedBackend[InstanceProcess]):
             instance.name, artifact, self._services, limits, new_process
         )
         self._environment = environment
-        self._instance = supervised
-        try:
-            supervised.begin()
-        except BaseException:
-            self.unload()
-            raise
+        self._begin(supervised)
 
     def execute_requests(self, calls: Sequence[ModelCall]) -> Sequence[Reply | Reschedule | None]:
         assert self._instance is not None

@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from inference_runtime.backends.model_call import ModelCall, Reply, Reschedule
 from inference_runtime.backends.python.batch_codec import BatchWriter, read_reply
 from inference_runtime.backends.python.call_graph import call_graph
 from inference_runtime.backends.python.inner_calls import InnerCalls
+from inference_runtime.backends.python.loaded_process import LoadedProcess
 from inference_runtime.backends.python.model_requests import ModelRequests
 from inference_runtime.backends.python.ready_checks import ReadyChecks
 from inference_runtime.backends.python.stub_process import Launch, StubProcess
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _NUMBERS = itertools.count(1)  # of calls, for all processes: an answer that comes late meets nobody
 
 
-class InstanceProcess:
+class InstanceProcess(LoadedProcess):
     """`load`, `execute` and `stop` by one thread at a time; `exited(self)` is told on the event loop."""
 
     def __init__(
@@ -36,19 +36,14 @@ class InstanceProcess:
         *,
         exited: Callable[["InstanceProcess"], None],
     ) -> None:
-        self._name = launch.name
         self._services = services
         self._exited = exited
         self._open: dict[int, ModelCall] = {}
         self._writer = BatchWriter()
         self._asks_ready = False
-        self.executing = False
-        self.executions = 0
         self._model_name = model_name
         self._graph = call_graph(services.loop)
-        self.stub = StubProcess(
-            launch, services.loop, received=self._received, exited=self._stub_exited
-        )
+        super().__init__(launch, services, received=self._received, exited=self._stub_exited)
         channel = self.stub.channel
         self._inner_calls = InnerCalls(services, channel, stuck=self._stuck, parent=self._request)
         self._requests = ModelRequests(
@@ -61,20 +56,12 @@ class InstanceProcess:
         self._ready = ReadyChecks(launch.name, services.loop, channel)
 
     @property
-    def gone(self) -> threading.Event:
-        return self.stub.gone
-
-    @property
     def open_calls(self) -> int:
         return len(self._open)
 
     def load(self, start: Any) -> None:
         """Raises the fault of the model; then the process is gone."""
-        try:
-            self._asks_ready = bool(self.stub.begin(Kind.START, start)["asks_ready"])
-        except BaseException:
-            self.stub.end()
-            raise
+        self._asks_ready = bool(self._begin(start)["asks_ready"])
         self._services.loop.call_soon_threadsafe(self._join)
 
     def _join(self) -> None:
@@ -152,15 +139,6 @@ class InstanceProcess:
     async def check_ready(self) -> None:
         if self._asks_ready:
             await self._ready.check()
-
-    def stop(self, limit: float) -> None:
-        self.stub.stop(limit)
-
-    def end(self) -> None:
-        self.stub.end()
-
-    def kill(self) -> None:
-        self.stub.kill()
 
     def trim(self) -> None:
         """Nothing has happened for a while: memory that only waits goes back to the system."""

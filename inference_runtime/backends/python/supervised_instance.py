@@ -116,6 +116,14 @@ class SupervisedBackend(Generic[Process]):
 
     _instance: SupervisedInstance[Process] | None = None
 
+    def _begin(self, instance: SupervisedInstance[Process]) -> None:
+        self._instance = instance
+        try:
+            instance.begin()
+        except BaseException:
+            self.unload()
+            raise
+
     def unload(self) -> None:
         if self._instance is not None:
             self._instance.end()

@@ -11,7 +11,7 @@ from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
 from tests.conformance.runtime_process import runtime
-from tests.onnx_models import add_constant, add_sub, write_model
+from tests.onnx_models import add_sub, write_model, write_versions
 
 pytestmark = pytest.mark.conformance
 EXTENSIONS = [
@@ -65,14 +65,7 @@ def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     write_model(path, "simple", add_sub(), config="max_batch_size: 8")
     write_model(path, "named", add_sub(), config='platform: "onnxruntime_onnx"')
-    for version in (1, 2, 3):
-        write_model(
-            path,
-            "versions",
-            add_constant(version),
-            version=version,
-            config="version_policy { all { } }",
-        )
+    write_versions(path, 1, 2, 3)
     return path
 
 

@@ -12,7 +12,7 @@ from tests.conformance.clients import constant
 from tests.conformance.config_cases import ALL_CASES, WHOLE
 from tests.conformance.python_models import ONE_TO_ONE, write_python_model
 from tests.conformance.runtime_process import runtime
-from tests.onnx_models import add_constant, add_sub, failing, write_model
+from tests.onnx_models import add_constant, add_sub, failing, write_model, write_versions
 
 pytestmark = pytest.mark.conformance
 
@@ -203,9 +203,7 @@ def test_check_119_directories_that_are_no_versions_are_ignored(server, client, 
     ],
 )
 def test_check_120_the_policy_says_what_serves(client, repository, policy, served):
-    for version in (1, 2, 3):
-        config = f"version_policy {{ {policy} }}"
-        write_model(repository, "c120", add_constant(version), version=version, config=config)
+    write_versions(repository, 1, 2, 3, name="c120", policy=policy)
     client.load_model("c120")
     ready = [version for version in (1, 2, 3) if client.is_model_ready("c120", str(version))]
     assert ready == served

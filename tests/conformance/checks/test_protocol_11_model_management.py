@@ -10,7 +10,7 @@ from tritonclient.utils import InferenceServerException
 from tests.conformance.clients import constant
 from tests.conformance.runtime_process import runtime
 from tests.conformance.traffic import traffic
-from tests.onnx_models import add_constant, write_model
+from tests.onnx_models import add_constant, write_model, write_versions
 
 pytestmark = pytest.mark.conformance
 ALL = "version_policy { all { } }"
@@ -35,14 +35,7 @@ def model(request, server, client):
     """A model of its own for each test and client, with versions 1 and 2 of which 1 is served."""
     name = f"{request.node.originalname}_{client.kind}"
     repository = server.log_path.parent / "r"
-    for version in (1, 2):
-        write_model(
-            repository,
-            name,
-            add_constant(version),
-            version=version,
-            config="version_policy { specific { versions: [1] } }",
-        )
+    write_versions(repository, 1, 2, name=name, policy="specific { versions: [1] }")
     yield repository / name
     client.unload_model(name)
 

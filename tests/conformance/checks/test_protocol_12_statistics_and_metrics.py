@@ -16,7 +16,7 @@ from tests.conformance.raw_grpc import send_unreadable
 from tests.conformance.repeat_model import open_stream, write_repeat
 from tests.conformance.runtime_process import runtime
 from tests.inference_runtime.routing.ensembles import step, write_ensemble
-from tests.onnx_models import add_constant, add_sub, write_model
+from tests.onnx_models import add_sub, write_model, write_versions
 
 pytestmark = pytest.mark.conformance
 DURATIONS = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -57,9 +57,7 @@ def repository(tmp_path_factory):
     path = tmp_path_factory.mktemp("repository")
     for name in ("simple", *(f"simple_{kind}" for kind in KINDS)):
         write_model(path, name, add_sub(), config="max_batch_size: 8")
-    for version in (1, 2):
-        policy = "version_policy { specific { versions: [1, 2] } }"
-        write_model(path, "versions", add_constant(version), version=version, config=policy)
+    write_versions(path, 1, 2, policy="specific { versions: [1, 2] }")
     write_echo(path, "tagged", more='metric_tags { key: "team" value: "vision" }')
     write_echo(path, "cached", more="response_cache { enable: true }")
     write_echo(path, "buckets", more=BUCKETS)
@@ -197,9 +195,7 @@ def test_what_can_not_be_read_is_counted_once_and_fails_no_model(server, kind):
     server.wait_for(lambda: client_faults(server) == faults + 1, "the request to be counted")
     after = scrape(server)
     for name in ("nv_inference_request_failure", "nv_inference_request_success"):
-        assert all(
-            after[series] == before[series] for series in after if series.startswith(name)
-        )
+        assert all(after[series] == before[series] for series in after if series.startswith(name))
 
 
 def test_check_187_every_default_family_is_there_with_its_labels_in_order(server):

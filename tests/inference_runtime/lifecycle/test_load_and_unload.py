@@ -12,7 +12,7 @@ from inference_runtime.errors import Internal, InvalidArgument, NotFound, Runtim
 from inference_runtime.lifecycle.start_up import ModelControlMode
 from tests.inference_runtime.core_world import core_world, data_of, eventually, head_of
 from tests.inference_runtime.routing.ensembles import CHAIN, write_adders, write_ensemble
-from tests.onnx_models import add_constant, add_sub, slow, write_model
+from tests.onnx_models import add_constant, add_sub, slow, write_model, write_versions
 
 ALL = "version_policy { all { } }"
 ZERO = {"INPUT0": np.zeros((1, 4), np.float32)}
@@ -45,8 +45,7 @@ async def test_nothing_is_loaded_until_asked_for(tmp_path):
 
 
 async def test_versions_are_chosen_by_policy_and_asked_for_by_number(tmp_path):
-    for version in (1, 2, 3):
-        write_model(tmp_path, "m", add_constant(version), version=version, config=ALL)
+    write_versions(tmp_path, 1, 2, 3, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         assert [await answer_of(world, str(n)) for n in (1, 2, 3)] == [1, 2, 3]
@@ -62,8 +61,7 @@ async def test_versions_are_chosen_by_policy_and_asked_for_by_number(tmp_path):
 
 
 async def test_versions_that_did_not_change_stay_loaded(tmp_path):
-    for version in (1, 2):
-        write_model(tmp_path, "m", add_constant(version), version=version, config=ALL)
+    write_versions(tmp_path, 1, 2, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         before = world.registry.serving("m")

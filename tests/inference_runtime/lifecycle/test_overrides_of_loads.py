@@ -7,7 +7,7 @@ import pytest
 
 from inference_runtime.errors import Internal, RuntimeFault
 from tests.inference_runtime.core_world import core_world, eventually
-from tests.onnx_models import add_constant, write_model
+from tests.onnx_models import add_constant, write_model, write_versions
 
 ZERO = {"INPUT0": np.zeros((1, 4), np.float32)}
 SECOND = '{"version_policy": {"specific": {"versions": [2]}}}'
@@ -18,14 +18,7 @@ async def answer_of(world, model="m"):
 
 
 def two_versions(path):
-    for version in (1, 2):
-        write_model(
-            path,
-            "m",
-            add_constant(version),
-            version=version,
-            config="version_policy { specific { versions: [1] } }",
-        )
+    write_versions(path, 1, 2, name="m", policy="specific { versions: [1] }")
     return path / "m/config.pbtxt"
 
 

@@ -325,7 +325,6 @@ async def test_a_front_end_that_is_not_taken_from_refuses(monkeypatch):
         for _, _, ended in asked:
             await asyncio.wait_for(ended.wait(), PATIENCE_S)
 
-
         reason = Unavailable.reason
         both.remote.count_refused(reason)  # takes with it what could not be sent before
         await both.infer(head(), bytes(16))

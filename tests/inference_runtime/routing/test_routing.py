@@ -23,16 +23,10 @@ from inference_runtime.spec.region_span import RegionPlan, RegionSpan
 from inference_runtime.spec.traffic import bucket_of
 from tests.inference_runtime.core_world import core_world, data_of, eventually, head_of
 from tests.inference_runtime.shared_memory.objects import shm_object
-from tests.onnx_models import add_constant, add_sub, failing, write_model
+from tests.onnx_models import add_sub, failing, write_model, write_versions
 
-ALL = "version_policy { all { } }"
 ZERO: dict[str, Any] = {"INPUT0": np.zeros((1, 4), np.float32)}
 HEAD, DATA = head_of("m", ZERO), data_of(ZERO)
-
-
-def write_versions(path, *versions, name="m"):
-    for version in versions:
-        write_model(path, name, add_constant(version), version=version, config=ALL)
 
 
 def table(generation=1, *, canary=0.1, **more):
@@ -52,7 +46,7 @@ async def routed(world, count=1, head=HEAD, **more):
 
 
 async def test_without_a_table_the_highest_version_answers(tmp_path):
-    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, 2, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         assert await routed(world) == [("default", 2, 0)]
@@ -60,7 +54,7 @@ async def test_without_a_table_the_highest_version_answers(tmp_path):
 
 
 async def test_shares_are_those_of_the_table(tmp_path):
-    write_versions(tmp_path, 1, 2, 3)
+    write_versions(tmp_path, 1, 2, 3, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         applied = await world.core.traffic_put("m", table(3, canary=0.1))
@@ -78,7 +72,7 @@ async def test_shares_are_those_of_the_table(tmp_path):
 
 
 async def test_a_unit_stays_on_its_arm(tmp_path):
-    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, 2, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         assert not world.core.unit_header("m")
@@ -93,7 +87,7 @@ async def test_a_unit_stays_on_its_arm(tmp_path):
 
 
 async def test_an_arm_that_is_not_ready_falls_to_one_that_is(tmp_path):
-    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, 2, name="m")
     write_versions(tmp_path, 1, name="other")
     async with core_world(tmp_path) as world:
         await world.load("m")
@@ -111,7 +105,7 @@ async def test_an_arm_that_is_not_ready_falls_to_one_that_is(tmp_path):
 
 
 async def test_an_arm_may_be_another_repository_model(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     write_versions(tmp_path, 7, name="m--fast")
     async with core_world(tmp_path) as world:
         await world.load("m")
@@ -122,7 +116,7 @@ async def test_an_arm_may_be_another_repository_model(tmp_path):
 
 
 async def test_generations_only_go_up(tmp_path):
-    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, 2, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         core = world.core
@@ -145,7 +139,7 @@ async def test_generations_only_go_up(tmp_path):
 
 
 async def test_a_version_gets_no_traffic_before_it_is_ready(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         with pytest.raises(InvalidArgument, match="version 2 of model 'm' is not ready"):
@@ -157,7 +151,7 @@ async def test_a_version_gets_no_traffic_before_it_is_ready(tmp_path):
 
 async def test_tables_outlive_the_process(tmp_path):
     repository, state = tmp_path / "repository", tmp_path / "state"
-    write_versions(repository, 1, 2)
+    write_versions(repository, 1, 2, name="m")
     async with core_world(repository, state=state) as world:
         await world.load("m")
         await world.core.traffic_put("m", table(9, canary=0.25, unit_header="x-user"))
@@ -175,7 +169,7 @@ async def test_tables_outlive_the_process(tmp_path):
 
 
 async def test_every_answer_during_a_change_is_from_a_version_that_was_configured(tmp_path):
-    write_versions(tmp_path, 1, 2)
+    write_versions(tmp_path, 1, 2, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         await world.core.traffic_put("m", table(1, canary=0.0))
@@ -222,7 +216,7 @@ async def test_refusals_are_counted_once_with_a_reason(tmp_path):
 
 
 async def test_requests_refused_for_their_shared_memory_are_counted_once(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     answers: list[Any] = []
 
     def unrouted(world) -> str:
@@ -247,7 +241,7 @@ async def test_requests_refused_for_their_shared_memory_are_counted_once(tmp_pat
 
 
 async def test_a_waiting_request_can_be_cancelled_and_an_unrouted_one_too(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         request, future = world.submit(HEAD, DATA)
@@ -259,7 +253,7 @@ async def test_a_waiting_request_can_be_cancelled_and_an_unrouted_one_too(tmp_pa
 
 
 async def test_heads_are_remembered_within_bounds(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         plans = world.registry.serving("m")[1].plans
@@ -273,7 +267,7 @@ async def test_heads_are_remembered_within_bounds(tmp_path):
 
 
 async def test_while_the_server_starts_callers_are_told_to_come_back(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     async with core_world(tmp_path, started=False) as world:
         assert world.core.live()
         assert not world.core.ready()
@@ -292,7 +286,7 @@ async def test_while_the_server_starts_callers_are_told_to_come_back(tmp_path):
 
 
 async def test_data_that_does_not_belong_to_its_head_is_an_answer_and_no_crash(tmp_path):
-    write_versions(tmp_path, 1)
+    write_versions(tmp_path, 1, name="m")
     async with core_world(tmp_path) as world:
         await world.load("m")
         for data in ([], [*DATA, *DATA], [b"short"]):
