@@ -67,6 +67,17 @@ def hungry_graph():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def large_graph():
+    """OUT = IN + 192 MiB of weights."""
+    weights = numpy_helper.from_array(np.ones(48 * MIB, np.float32), "weights")
+    node = helper.make_node("Add", ["IN", "weights"], ["OUT"])
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [48 * MIB]) for name in ("IN", "OUT")
+    ]
+    graph = helper.make_graph([node], "large", ports[:1], ports[1:], [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 @contextmanager
 def in_thread(work: Callable[[], None]) -> Iterator[None]:
     """Does it over and over meanwhile."""
@@ -218,6 +229,27 @@ def test_the_process_that_the_kernel_kills_costs_its_own_request_only(world, kin
     back = readiness.model.index(True, readiness.model.index(False))
     assert all(readiness.model[back:])
     tell_the_operator(world, pid)
+
+
+@pytest.mark.parametrize("kind", ["python", "isolated"])
+def test_the_kernel_chooses_the_model_and_not_the_larger_server(world, kind):
+    if kind == "python":
+        world.write("hungry", HUNGRY, f"{ONE_TO_ONE} {ALONE}")
+    else:
+        write_model(world.repository, "hungry", hungry_graph(), config=ISOLATED)
+    # Weights, in the server: more than the model will have when memory runs out.
+    write_model(world.repository, "large", large_graph())
+    assert world.load("large")[0] == 200
+    pid = load(world)
+    with memory_group(160 * MIB) as group:
+        group.take(world.server.process.pid)
+        group.take(pid)
+        assert world.infer("hungry", TOO_MUCH)[0] == 500
+        assert group.kills() >= 1
+        assert world.server.process.poll() is None
+        assert world.infer("calm", 7)[1]["outputs"][0]["data"] == [7]
+        # Whoever is to be removed may not stay in the group.
+        assert world.server.terminate() == 0
 
 
 def tell_the_operator(world: PythonWorld, pid: int) -> None:

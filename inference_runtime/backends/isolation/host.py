@@ -116,6 +116,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     given = json.loads(sys.argv[1])
     limits.die_with(given["lifeline"])
+    limits.be_the_first_to_go()
     limits.leave_signals_to_the_server()
     size = given["arena_size"]
     inbound, outbound = ArenaReader(given["inbound"], size), ArenaWriter(given["outbound"], size)

@@ -165,6 +165,7 @@ def main() -> None:
     faulthandler.enable()
     given = json.loads(sys.argv[1])
     limits.die_with(given["lifeline"])
+    limits.be_the_first_to_go()
     limits.leave_signals_to_the_server()
     _forget_the_server(given["root"])
     size = given["arena_size"]

@@ -1,10 +1,12 @@
 """What the operating system is told about this process before the first line of the model runs."""
 
+import contextlib
 import fcntl
 import os
 import resource
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 _F_SETSIG = 10  # fcntl's own name for it came with Python 3.12
 
@@ -21,6 +23,12 @@ def die_with(lifeline: int) -> None:
         gone = False
     if gone:
         os._exit(1)
+
+
+def be_the_first_to_go() -> None:
+    """When memory runs out the kernel ends the largest process, which may be the server: a model takes its place."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def leave_signals_to_the_server() -> None:
