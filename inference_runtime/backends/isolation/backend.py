@@ -38,6 +38,10 @@ PARAMETER = "ISOLATION"
 _MODULE = "inference_runtime.backends.isolation.host"
 
 
+def asks_for_isolation(proto: Any) -> bool:
+    return PARAMETER in proto.parameters and proto.parameters[PARAMETER].string_value == "process"
+
+
 def isolated(
     proto: Any, factory: BackendFactory, services: BackendServices | None
 ) -> BackendFactory:
@@ -168,6 +172,7 @@ class IsolatedBackend(SupervisedBackend[IsolatedProcess]):
 
         def new_process() -> IsolatedProcess:
             process = IsolatedProcess(launched, self._services, exited=supervised.supervisor.lost)
+            supervised.supervisor.starting(process)
             process.load(start)
             return process
 

@@ -67,6 +67,7 @@ class PythonBackend(SupervisedBackend[InstanceProcess]):
             process = InstanceProcess(
                 launched, self._services, artifact.model_name, exited=supervised.supervisor.lost
             )
+            supervised.supervisor.starting(process)
             process.load(start)
             return process
 

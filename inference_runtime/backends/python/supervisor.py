@@ -59,7 +59,8 @@ Process = TypeVar("Process", bound=Supervised)
 
 
 class Supervisor(Generic[Process]):
-    """`start` makes a process that has loaded its model, or raises; it is called on threads only."""
+    """`start` makes a process that has loaded its model, or raises; it is called on threads only, and says
+    `starting` before the model is loaded."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Supervisor(Generic[Process]):
         self._back_off = BackOff()
         self._lock = threading.Lock()
         self._process: Process | None = None
+        self._starting: Process | None = None  # may load its model for ever
         self._closed = False
         self._replacing = False
         self._trouble = ""
@@ -88,9 +90,25 @@ class Supervisor(Generic[Process]):
     def begin(self) -> None:
         """The first start; raises the fault of the model."""
         process = self._start()
-        if process.gone.is_set():
+        if not self._put_in_place(process):
             raise not_healthy(self._name)
-        self._process = process
+
+    def starting(self, process: Process) -> None:
+        """Who closes in the meantime need not wait for its model."""
+        with self._lock:
+            self._starting = process
+            closed = self._closed
+        if closed:
+            process.kill()
+
+    def _put_in_place(self, process: Process) -> bool:
+        """False: it has died already, or is not wanted any more."""
+        with self._lock:
+            self._starting = None
+            wanted = not self._closed and not process.gone.is_set()
+            if wanted:
+                self._process = process
+        return wanted
 
     def lost(self, process: Process) -> None:
         """Event loop. The end of any process, wanted or not."""
@@ -132,13 +150,17 @@ class Supervisor(Generic[Process]):
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
+            starting, self._starting = self._starting, None
         if process is not None:
             process.stop(limit)
+        if starting is not None:
+            starting.end()
 
     def kill(self) -> None:
-        process = self._process
-        if process is not None:
-            process.kill()
+        """Also one that is being started: whoever waits for its turn is to be told."""
+        for process in (self._process, self._starting):
+            if process is not None:
+                process.kill()
 
     def _wait_and_restart(self) -> None:
         pause = self._back_off.died()
@@ -162,6 +184,9 @@ class Supervisor(Generic[Process]):
         try:
             process = self._start()
         except (RuntimeFault, OSError, MemoryError) as error:  # the system's limits pass, too
+            self._starting = None
+            if self._closed:
+                return
             why = error.text if isinstance(error, RuntimeFault) else str(error)
             self._trouble = f"It could not be restarted: {why}"
             logger.error("'%s' could not be restarted: %s", self._name, why)
@@ -169,11 +194,7 @@ class Supervisor(Generic[Process]):
             return
         except RuntimeError:
             return  # the event loop has closed
-        with self._lock:
-            wanted = not self._closed and not process.gone.is_set()
-            if wanted:
-                self._process = process
-        if wanted:
+        if self._put_in_place(process):
             self._tell(self._restarted)
             return
         process.end()

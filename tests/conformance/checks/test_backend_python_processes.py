@@ -146,6 +146,30 @@ def test_backend_049_a_killed_process_is_replaced(tmp_path):
         )
 
 
+def test_a_replacement_that_hangs_goes_with_its_model(world, tmp_path):
+    world.write(
+        "stays_down",
+        f"""
+        def initialize(self, args):
+            marks = {str(tmp_path)!r}
+            while os.path.exists(marks + "/once"):
+                open(marks + "/again", "w").close()
+                time.sleep(0.1)
+            open(marks + "/once", "w").close()
+        """
+        + PID.replace("\n", "\n        "),
+    )
+    assert world.load("stays_down")[0] == 200
+    pid = world.out("stays_down")
+    others = set(world.children()) - {pid}
+    os.kill(pid, signal.SIGKILL)
+    eventually((tmp_path / "again").exists)
+    assert world.ready("stays_down") == 400
+    assert len(set(world.children()) - others) == 1
+    world.unload("stays_down")
+    eventually(lambda: not set(world.children()) - others)
+
+
 def test_a_dead_instance_gets_no_requests_while_another_lives(world):
     world.serve("twins", PID, f"{ONE_TO_ONE} instance_group {{ count: 2 }}")
     answers = world.together("twins", [1] * 8)
