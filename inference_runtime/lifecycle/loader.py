@@ -1,6 +1,6 @@
 """Makes one version ready to serve, and takes one apart: config → instances → scheduler, and back.
 
-Everything that may take long runs on a bounded pool of threads; the scheduler is made on the event
+Everything that may take long runs on threads, so many loads at a time; the scheduler is made on the event
 loop, where it lives.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from inference_runtime.backends.base import BackendServices, LoadedInstance
+from inference_runtime.backends.base import BackendServices, InstanceHealth, LoadedInstance
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.instances.host_binding import bound
 from inference_runtime.lifecycle.ensemble_checks import ComposingModels
@@ -28,6 +28,7 @@ from inference_runtime.lifecycle.version_config import (
     BackendSettings,
     PreparedVersion,
     artifact_of,
+    asks_a_process,
     label_lines,
     prepare_version,
 )
@@ -92,7 +93,8 @@ class VersionLoader:
     async def _load_once(self, polled: PolledModel, version: int) -> LoadedVersion:
         began = time.monotonic()
         prepared = await self.threads.loading(
-            lambda: prepare_version(polled, version, self._settings, self._services)
+            lambda: prepare_version(polled, version, self._settings, self._services),
+            elsewhere=asks_a_process(polled.proto),
         )
         instances = await self._instances(prepared, list(prepared.config.instances()))
         stats = self._stats.prepare(model=polled.name, version=version, config=prepared.config)
@@ -152,7 +154,8 @@ class VersionLoader:
                 backend.load(prepared.artifact, config, spec)
 
         began_ns = time.monotonic_ns()
-        await self.threads.loading(load)
+        elsewhere = isinstance(backend, InstanceHealth)
+        await self.threads.loading(load, elsewhere=elsewhere)
         instance = LoadedInstance(
             spec,
             backend,
@@ -166,7 +169,7 @@ class VersionLoader:
                 warm_up(instance, prepared.config, prepared.samples)
 
         try:
-            await self.threads.loading(warm)
+            await self.threads.loading(warm, elsewhere=elsewhere)
         except RuntimeFault:
             await self._release([instance])
             raise
@@ -199,8 +202,8 @@ class VersionLoader:
 
     async def _release(self, instances: Sequence[LoadedInstance]) -> None:
         for instance in instances:
-            await self.threads.loading(instance.backend.unload)
-        await self.threads.loading(return_free_memory)
+            await self.threads.unloading(instance.backend.unload)
+        await self.threads.unloading(return_free_memory)
 
 
 async def _drain(loaded: LoadedVersion, serving: Callable[[], Iterable[LoadedVersion]]) -> None:

@@ -12,7 +12,7 @@ from inference_runtime.backends.base import (
     ConfigCompleter,
     ModelArtifact,
 )
-from inference_runtime.backends.isolation.backend import isolated
+from inference_runtime.backends.isolation.backend import asks_for_isolation, isolated
 from inference_runtime.backends.registry import backend_named
 from inference_runtime.errors import InvalidArgument
 from inference_runtime.lifecycle.config_completion import (
@@ -124,6 +124,11 @@ def prepare_version(
         label_lines(polled, proto),
         read_samples(config, polled.directory),
     )
+
+
+def asks_a_process(proto: Any) -> bool:
+    """Whether `prepare_version` waits for a process of the model's, which may never answer."""
+    return proto.backend == "python" or asks_for_isolation(proto)
 
 
 def artifact_of(polled: PolledModel, version: int) -> ModelArtifact:

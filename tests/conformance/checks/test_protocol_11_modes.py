@@ -111,6 +111,62 @@ def test_check_178_models_are_loaded_side_by_side(tmp_path):
             assert [status for status, _ in pool.map(world.load, ("left", "right"))] == [200, 200]
 
 
+HANGS_FOR_EVER = """
+def initialize(self, args):
+    while True:
+        time.sleep(0.1)
+"""
+COMPLETES_FOR_EVER = """
+@staticmethod
+def auto_complete_config(config):
+    while True:
+        time.sleep(0.1)
+"""
+READY = """
+def execute(self, requests):
+    return [
+        pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
+        for request in requests
+    ]
+"""
+
+
+def test_models_that_hang_while_they_load_keep_no_other_from_loading(tmp_path):
+    repository = tmp_path / "r"
+    write_model(repository, "m", add_constant(3))
+    with runtime(repository, tmp_path / "log", "--exit-timeout-secs=1") as server:
+        world = PythonWorld(server, repository)
+        hanging = {f"h{number}": HANGS_FOR_EVER for number in range(4)}
+        hanging |= {f"c{number}": COMPLETES_FOR_EVER for number in range(2)}
+        for name, body in hanging.items():
+            world.write(name, body)
+        world.write("echo", READY)
+        threads = [threading.Thread(target=_load_anyhow, args=(server, name)) for name in hanging]
+        for thread in threads:
+            thread.start()
+        client = Client(server, "grpc")
+        server.wait_for(lambda: len(world.children()) >= 4, "the processes that hang")
+        client.load_model("m")
+        assert constant(client, "m") == 3
+        assert world.load("echo")[0] == 200
+        assert world.out("echo", 5) == 5
+        client.unload_model("m")
+        assert world.load("m")[0] == 200
+        client.close()
+        assert server.terminate() == 0
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def _load_anyhow(server, name: str) -> None:
+    """It ends with the server."""
+    client = Client(server, "grpc")
+    with pytest.raises(InferenceServerException):
+        client.load_model(name)
+    client.close()
+
+
 def test_check_178_many_loads_and_unloads_at_once_leave_a_server_that_serves(tmp_path):
     names = [f"m{number}" for number in range(4)]
     for number, name in enumerate(names):
