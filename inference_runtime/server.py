@@ -144,7 +144,7 @@ class Server:
                 regions=self._regions,
             )
         )
-        services.inference.bind(self.core.infer_inner, self.core.cancel)
+        services.inference.bind(self.core.infer_inner, self.core.cancel, self._tracer.context_of)
         services.models.bind(self.core.control)
 
     def _usable_gpus(self) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Which requests are traced, and what becomes of their traces. While nothing may be traced nobody calls this."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -86,6 +87,14 @@ class Tracer:
         trace.parent = parent
         self._begin(trace, request, "")
         return trace
+
+    def context_of(self, request: InferRequest) -> str | None:
+        """What a service that the model calls is to be told, so that its spans belong to the model's."""
+        trace = self._traces.get(request) if self._propagates else None
+        if trace is None:
+            return None
+        span = trace.model_span()
+        return json.dumps({"traceparent": f"00-{span.trace_id}-{span.span_id}-01"})
 
     def _new(self, values: TraceValues, owner: str) -> Trace:
         self._count += 1

@@ -51,6 +51,7 @@ class InstanceProcess(LoadedProcess):
             channel,
             owner=self,
             cancelled=self._is_cancelled,
+            request=self._request,
             backpressure=self._backpressure,
         )
         self._ready = ReadyChecks(launch.name, services.loop, channel)

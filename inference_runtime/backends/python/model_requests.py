@@ -10,6 +10,7 @@ from inference_runtime.backends.python.side_channel import SideChannel
 from inference_runtime.backends.python.wire.frames import Kind
 from inference_runtime.errors import InvalidArgument, RuntimeFault
 from inference_runtime.spec.backpressure import Backpressure
+from inference_runtime.spec.messages import InferRequest
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +32,14 @@ class ModelRequests:
         *,
         owner: Hashable,
         cancelled: Callable[[int], bool],
+        request: Callable[[int], InferRequest | None],
         backpressure: Callable[[int], Backpressure | None],
     ) -> None:
         self._services = services
         self._channel = channel
         self._owner = owner  # of the metrics that it makes
         self._cancelled = cancelled
+        self._request = request
         self._backpressure = backpressure
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, Callable[[Any], None]] = {
@@ -46,6 +49,7 @@ class ModelRequests:
         }
         self._answered: dict[str, Callable[[Any], Any]] = {
             "cancelled": lambda text: self._cancelled(text["request"]),
+            "trace_context": self._trace_context,
             "metric_family": self._metric_family,
             "metric": self._metric,
             "metric_value": self._metric_value,
@@ -84,6 +88,10 @@ class ModelRequests:
 
     def _reply(self, number: int, **outcome: Any) -> None:
         self._channel.post(Kind.REPLY, {"id": number, **outcome})
+
+    def _trace_context(self, text: Any) -> str | None:
+        request = self._request(text["request"])
+        return self._services.inference.trace_context(request) if request is not None else None
 
     def _metric_family(self, text: Any) -> int:
         return self._services.metrics.family(

@@ -13,6 +13,7 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime import pb
+from tests.conformance.python_world import PythonWorld
 from tests.conformance.runtime_process import runtime
 from tests.onnx_models import add_sub, identity, write_model
 
@@ -390,6 +391,42 @@ class Collector:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+CONTEXT = """
+def execute(self, requests):
+    texts = [request.trace().get_context() for request in requests]
+    return [
+        pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([str(text)], np.object_))])
+        for text in texts
+    ]
+"""
+CONTEXT_CONFIG = """
+input { name: "IN" data_type: TYPE_INT32 dims: [1] }
+output { name: "OUT" data_type: TYPE_STRING dims: [1] }
+"""
+
+
+def test_a_python_model_is_told_the_context_of_its_span(tmp_path, collector):
+    options = (
+        "mode=opentelemetry",
+        "level=TIMESTAMPS",
+        "rate=1",
+        f"opentelemetry,url={collector.url}",
+        "opentelemetry,bsp_schedule_delay=50",
+    )
+    command = [f"--trace-config={option}" for option in options]
+    (tmp_path / "r").mkdir()
+    with runtime(tmp_path / "r", tmp_path / "log", *command) as server:
+        world = PythonWorld(server, tmp_path / "r")
+        world.serve("traced", CONTEXT, CONTEXT_CONFIG)
+        context = json.loads(world.out("traced"))
+        server.wait_for(lambda: len(collector.spans) == 3, "three spans")
+        (span,) = [span for span in collector.spans if span["name"] == "traced"]
+        assert context == {"traceparent": f"00-{span['traceId']}-{span['spanId']}-01"}
+        off = {"trace_level": ["OFF"]}
+        assert server.call("POST", "/v2/trace/setting", off)[0] == 200
+        assert world.out("traced") == "None"
 
 
 def attributes(holder):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -20,7 +21,7 @@ async def begun(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 20)
 
 
-def hanging(gate: threading.Event) -> tuple[threading.Event, object]:
+def hanging(gate: threading.Event) -> tuple[threading.Event, Callable[[], None]]:
     here = threading.Event()
 
     def work() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from inference_runtime.backends.python.stub import calls, parameters as parameter_rules
 from inference_runtime.backends.python.stub.errors import TritonModelException
+from inference_runtime.backends.python.stub.link import PROCESS
 from inference_runtime.backends.python.stub.senders import (
     Answers,
     InferenceResponseSender,
@@ -45,8 +46,11 @@ class InferenceTrace:
         self.request = request
 
     def get_context(self) -> str | None:
-        """The context of the caller's span, which the server keeps to itself: None."""
-        return None
+        """JSON with the `traceparent` of the model's span; None where nothing is traced by OpenTelemetry."""
+        if not self.request:
+            return None
+        context: str | None = PROCESS.link.ask("trace_context", request=self.request)
+        return context
 
 
 class InferenceRequest:
