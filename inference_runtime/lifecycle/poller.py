@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
 from inference_runtime.errors import RuntimeFault
 from inference_runtime.lifecycle.lifecycle import ModelLifecycle
@@ -31,6 +32,8 @@ class RepositoryPoller:
         self._interval_seconds = interval_seconds
         # What a load was last tried with: a model that can not be loaded is tried again when it changes.
         self._tried: dict[str, ModelSnapshot] = {}
+        self._going: set[str] = set()  # models that are being unloaded
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def remember(self, names: Iterable[str]) -> None:
         """Models that were tried at start-up."""
@@ -40,15 +43,23 @@ class RepositoryPoller:
                 self._tried[name] = applied.snapshot
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            try:
-                await self.poll()
-            except Exception:
-                logger.exception("polling the repository failed")
+        """Looks again whether or not what came of the last look is done: a model may load for ever."""
+        try:
+            while True:
+                await asyncio.sleep(self._interval_seconds)
+                try:
+                    await self._look()
+                except Exception:
+                    logger.exception("polling the repository failed")
+        finally:
+            for task in self._tasks:
+                task.cancel()
 
     async def poll(self) -> None:
         """One look; returns when everything it led to is done."""
+        await asyncio.gather(*await self._look())
+
+    async def _look(self) -> list[asyncio.Task[None]]:
         look = await self._loader.threads.looking(self._repository.look)
         found = {
             name: snapshot
@@ -60,6 +71,7 @@ class RepositoryPoller:
             name
             for name in self._registry.names()
             if name not in found
+            and name not in self._going
             and name not in look.unreadable
             and not self._unknown(name, look.unreachable)
             and (self._registry.serving(name) or self._registry.has_failures(name))
@@ -69,7 +81,14 @@ class RepositoryPoller:
                 del self._tried[name]
         for name in changed:
             self._tried[name] = found[name]
-        await asyncio.gather(*map(self._load, changed), *map(self._lifecycle.unload, gone))
+        self._going.update(gone)
+        return [self._soon(work) for work in (*map(self._load, changed), *map(self._unload, gone))]
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _source(self, name: str) -> str:
         """The repository that a serving model came from; "" where none serves."""
@@ -86,3 +105,13 @@ class RepositoryPoller:
             await self._lifecycle.load(name, remember=False)
         except RuntimeFault as fault:
             logger.error("%s", fault.text.strip())
+        except Exception:
+            logger.exception("loading '%s' failed", name)
+
+    async def _unload(self, name: str) -> None:
+        try:
+            await self._lifecycle.unload(name)
+        except Exception:
+            logger.exception("unloading '%s' failed", name)
+        finally:
+            self._going.discard(name)

@@ -159,6 +159,25 @@ def test_models_that_hang_while_they_load_keep_no_other_from_loading(tmp_path):
             assert not thread.is_alive()
 
 
+def test_polling_goes_on_beside_a_model_that_hangs_while_it_loads(tmp_path):
+    repository = tmp_path / "r"
+    repository.mkdir()
+    options = ("--repository-poll-secs=1", "--exit-timeout-secs=1")
+    with runtime(repository, tmp_path / "log", *options, mode="poll") as server:
+        world = PythonWorld(server, tmp_path / "made")
+        world.write("hangs", HANGS_FOR_EVER)
+        (tmp_path / "made/hangs").rename(repository / "hangs")
+        server.wait_for(world.children, "the process that hangs")
+        client = Client(server, "grpc")
+        write_model(tmp_path / "made", "m", add_constant(3))
+        (tmp_path / "made/m").rename(repository / "m")
+        server.wait_for(lambda: client.is_model_ready("m"), "the added model")
+        shutil.rmtree(repository / "m")
+        server.wait_for(lambda: not client.is_model_ready("m"), "the removed model")
+        client.close()
+        assert server.terminate() == 0
+
+
 def _load_anyhow(server, name: str) -> None:
     """It ends with the server."""
     client = Client(server, "grpc")
