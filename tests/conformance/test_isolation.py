@@ -75,11 +75,12 @@ def test_a_failed_execution_has_the_backends_text(world):
     assert (status, answer["outputs"][0]["data"]) == (200, [30])
 
 
-def test_killed_processes_are_replaced(world):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV], ids=lambda how: how.name)
+def test_killed_processes_are_replaced(world, how):
     killed = set(processes(world))
     assert len(killed) == 10  # two instances of each model, none of which shares a copy
     for pid in killed:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
     eventually(lambda: not killed & set(world.children()))
     models = ("simple", "failing", "strings", "halves", "wide")
     eventually(

@@ -35,6 +35,15 @@ def execute(self, requests):
     return [pb_utils.InferenceResponse([value]) for _ in requests]
 """
 
+SEGFAULTS_ON_9 = """
+def execute(self, requests):
+    import ctypes
+    if requests[0].inputs()[0].as_numpy()[0] == 9:
+        ctypes.string_at(0)
+    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
+    return [pb_utils.InferenceResponse([value]) for _ in requests]
+"""
+
 
 def parameter(key, value):
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
@@ -144,6 +153,26 @@ def test_backend_049_a_killed_process_is_replaced(tmp_path):
             'nv_python_stub_restarts_total{instance="mortal_0",model="mortal",version="1"} 1'
             in world.metrics()
         )
+
+
+def test_a_segfault_costs_its_own_request_only_and_readiness_says_so(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    with runtime(repository, tmp_path / "log") as server:
+        world = PythonWorld(server, repository)
+        world.serve("native", SEGFAULTS_ON_9)
+        world.serve("calm", PID)
+        calm = world.out("calm")
+        status, answer = world.infer("native", 9)
+        assert status == 500
+        assert "It ended with signal 11 (Segmentation fault)." in answer["error"]
+        assert world.ready("native") == 400
+        assert not server.ready()
+        assert world.ready("calm") == 200
+        assert world.out("calm") == calm
+        eventually(lambda: world.ready("native") == 200)
+        assert server.ready()
+        assert world.out("native") > 0
 
 
 def test_a_replacement_that_hangs_goes_with_its_model(world, tmp_path):
