@@ -44,6 +44,16 @@ def well_formed(fields: list[Field]) -> bool:
     return {b":method", b":scheme", b":path"} <= pseudo and (b":path", b"") not in fields
 
 
+def well_formed_trailers(fields: list[Field] | None) -> bool:
+    """None: they are longer than headers may be."""
+    return fields is not None and all(
+        _NAME.fullmatch(name)
+        and not _BAD_VALUE.search(value)
+        and not _is_connection_specific(name, value)
+        for name, value in fields
+    )
+
+
 def _is_connection_specific(name: bytes, value: bytes) -> bool:
     return name in _CONNECTION_SPECIFIC or (name == b"te" and value.lower() != b"trailers")
 
@@ -97,21 +107,31 @@ class HeaderBlocks:
         return block
 
     def head(self, block: bytes) -> StreamHead:
-        """Must be called for every block that arrives, in order."""
+        """Of a request. This or `trailers` must be called for every block that arrives, in order."""
         known = self.known.get(block)
         if known is not None:
             return known
         before = self._decoder.changes
-        try:
-            fields = self._decoder.decode(block)
-        except HpackFault as fault:
-            raise ConnectionFault(COMPRESSION_ERROR, str(fault)) from fault
-        head = self._describe(fields)
+        head = self._describe(self._decoded(block))
         if self._decoder.changes != before or len(self.known) >= _BLOCKS:
             self.known.clear()
         elif len(block) <= _BLOCK_SIZE:
             self.known[block] = head
         return head
+
+    def trailers(self, block: bytes) -> bool:
+        """Whether they are what RFC 9113 wants; what they say means nothing to anybody."""
+        before = self._decoder.changes
+        fields = self._decoded(block)
+        if self._decoder.changes != before:
+            self.known.clear()
+        return well_formed_trailers(fields)
+
+    def _decoded(self, block: bytes) -> list[Field] | None:
+        try:
+            return self._decoder.decode(block)
+        except HpackFault as fault:
+            raise ConnectionFault(COMPRESSION_ERROR, str(fault)) from fault
 
     def _check(self) -> None:
         # Empty CONTINUATION frames cost time and no size, so pieces are counted as well.

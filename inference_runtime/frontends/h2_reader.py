@@ -221,12 +221,12 @@ class FrameReader:
             self._reopen_window()
 
     def _open(self, stream_id: int, block: bytes, last: bool) -> None:
-        head = self._known.get(block) or self._blocks.head(block)
         if not stream_id & 1:
             raise ConnectionFault(h2.PROTOCOL_ERROR, "clients open odd streams")
         if stream_id <= self.last_stream:
-            self._trailers(stream_id, last)
+            self._trailers(stream_id, block, last)
             return
+        head = self._known.get(block) or self._blocks.head(block)
         self.last_stream = stream_id
         connection = self._connection
         if not connection.has_room():
@@ -239,7 +239,8 @@ class FrameReader:
         if last:
             self._data(stream, b"", 0, 0, 1)
 
-    def _trailers(self, stream_id: int, last: bool) -> None:
+    def _trailers(self, stream_id: int, block: bytes, last: bool) -> None:
+        well_formed = self._blocks.trailers(block)
         stream = self._streams.get(stream_id)
         if stream is None:
             if not self._connection.ended_early(stream_id):
@@ -247,7 +248,7 @@ class FrameReader:
             return
         if stream.ended:
             raise StreamFault(h2.STREAM_CLOSED, stream_id)
-        if not last:
+        if not (last and well_formed):
             raise StreamFault(h2.PROTOCOL_ERROR, stream_id)
         self._data(stream, b"", 0, 0, 1)
 

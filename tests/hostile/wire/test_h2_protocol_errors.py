@@ -274,6 +274,44 @@ def test_trailers_must_end_the_stream(raw):
     assert client.call() == "0"
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        (":path", "/"),
+        (":other", "1"),
+        ("X-Trailer", "1"),
+        ("x y", "1"),
+        ("", "1"),
+        ("x", "a\nb"),
+        ("x", " a"),
+        ("connection", "close"),
+        ("transfer-encoding", "chunked"),
+        ("te", "gzip"),
+    ],
+    ids=repr,
+)
+def test_malformed_trailers_reset_their_stream_and_nothing_is_executed(raw, served, field):
+    client = raw()
+    for _ in range(2):
+        stream = client.open()
+        client.data(stream, end=False)
+        client.open([field], stream_id=stream, flags=("END_HEADERS", "END_STREAM"))
+        assert client.status(stream) == f"reset {PROTOCOL}"
+    assert served.core.seen == []
+    assert client.call() == "0"
+
+
+def test_trailers_change_the_header_table_like_headers(raw):
+    client = raw()
+    for number in range(3):
+        stream = client.open(client.headers(extra=[("x-number", str(number))]))
+        client.data(stream, end=False)
+        trailer = [("x-trailer", str(number))]
+        client.open(trailer, stream_id=stream, flags=("END_HEADERS", "END_STREAM"))
+        assert client.status(stream) == "0"
+        assert client.call(client.headers(extra=trailer)) == "0"
+
+
 def test_data_after_the_end_is_an_error_of_the_stream(raw, served):
     client = raw()
     stream = client.open()
