@@ -74,7 +74,9 @@ class ForwardingCore:
         try:
             request.head = self._head(request.head, request.context.sent_headers())
         except InvalidArgument as fault:
-            request.done(request, self._denial(request) or fault)
+            refusal = self._denial(request) or fault
+            self._core.count_refused(refusal.reason)
+            request.done(request, refusal)
             return
         self._core.infer(request)
 

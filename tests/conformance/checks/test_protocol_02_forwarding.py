@@ -14,6 +14,7 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from inference_runtime.cli import UsageError, parse
+from inference_runtime.errors import FailureReason
 from inference_runtime.frontends.grpc_server import GrpcOptions
 from inference_runtime.frontends.header_forwarding import HeaderPattern
 from inference_runtime.frontends.http_server import HttpOptions
@@ -113,6 +114,7 @@ def test_check_055_reserved_names_can_not_be_forwarded(name):
         assert caught.value.status() == "400"
         text = f"Header '{name}' is reserved for Triton usage and cannot be forwarded."
         assert text in str(caught.value)
+        assert served.core.refused == [FailureReason.CLIENT]
         infer_http(served)
         assert parameters_of(served)["Host"]
 
