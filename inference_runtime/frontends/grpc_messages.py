@@ -58,6 +58,14 @@ class MessageReader:
         if self._have + len(piece) < self._need:
             self._keep(piece)
             return []
+        if self._pieces and self._have + len(piece) == self._need and len(self._pieces[0]) > PREFIX:
+            # The usual end of a large message, which is put together without another copy of it.
+            first = memoryview(self._pieces[0])[PREFIX:]
+            message = b"".join((first, *self._pieces[1:], piece))
+            self.release()
+            self._need = PREFIX
+            self.count += 1
+            return [(message, self._compressed)]
         buffer = b"".join((*self._pieces, piece)) if self._pieces else piece
         self.release()
         messages: list[tuple[bytes, bool]] = []
