@@ -117,7 +117,7 @@ def write_region_models(path: Path) -> Path:
         'backend: "identity" max_batch_size: 1\n'
         'input { name: "INPUT0" data_type: TYPE_INT32 dims: [16] }\n'
         'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: [16] }\n'
-        "instance_group { count: 2 kind: KIND_CPU }\n"
+        "instance_group { count: 1 kind: KIND_CPU }\n"
         'parameters { key: "execute_delay_ms" value { string_value: "700" } }\n'
     )
     return path
