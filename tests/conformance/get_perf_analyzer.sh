@@ -18,7 +18,7 @@ chmod +x "$binary"
 # The machine's own mirror, in either form that Debian writes it down in.
 mirror=$(awk '$1 == "URIs:" {print $2; exit} $1 == "deb" {for (i = 2; i <= NF; i++) if ($i ~ /:\//) {print $i; exit}}' \
   $(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null))
-mkdir -p apt/lists/partial apt/archives/partial libraries root
+mkdir -p apt/lists/partial apt/archives/partial libraries trixie
 : > apt/status
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" > apt/sources.list
 apt=(apt-get -qq -o Dir::State="$folder/apt" -o Dir::State::status="$folder/apt/status"
@@ -26,11 +26,11 @@ apt=(apt-get -qq -o Dir::State="$folder/apt" -o Dir::State::status="$folder/apt/
   -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=root)
 "${apt[@]}" update
 (cd libraries && "${apt[@]}" download libc6 libgcc-s1 libssl3t64 libstdc++6 libzstd1 zlib1g)
-for package in libraries/*.deb; do dpkg-deb -x "$package" root; done
+for package in libraries/*.deb; do dpkg-deb -x "$package" trixie; done
 
 cat > perf_analyzer <<EOF
 #!/bin/sh
-exec "$folder/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$folder/root/usr/lib/x86_64-linux-gnu" "$binary" "\$@"
+exec "$folder/trixie/usr/lib64/ld-linux-x86-64.so.2" --library-path "$folder/trixie/usr/lib/x86_64-linux-gnu" "$binary" "\$@"
 EOF
 chmod +x perf_analyzer
 ./perf_analyzer --version
