@@ -183,12 +183,16 @@ def death_of(pid: int) -> Callable[[], float]:
     return when
 
 
-@pytest.mark.parametrize("kind", ["python", "isolated"])
-def test_the_process_that_the_kernel_kills_costs_its_own_request_only(world, kind):
+def write_hungry(world, kind):
     if kind == "python":
         world.write("hungry", HUNGRY, f"{ONE_TO_ONE} {ALONE}")
     else:
         write_model(world.repository, "hungry", hungry_graph(), config=ISOLATED)
+
+
+@pytest.mark.parametrize("kind", ["python", "isolated"])
+def test_the_process_that_the_kernel_kills_costs_its_own_request_only(world, kind):
+    write_hungry(world, kind)
     pid = load(world)
     sums = {"inputs": [tensor("INPUT0", [[1.0]], "FP32")]}
     bystanders = [
@@ -233,10 +237,7 @@ def test_the_process_that_the_kernel_kills_costs_its_own_request_only(world, kin
 
 @pytest.mark.parametrize("kind", ["python", "isolated"])
 def test_the_kernel_chooses_the_model_and_not_the_larger_server(world, kind):
-    if kind == "python":
-        world.write("hungry", HUNGRY, f"{ONE_TO_ONE} {ALONE}")
-    else:
-        write_model(world.repository, "hungry", hungry_graph(), config=ISOLATED)
+    write_hungry(world, kind)
     # Weights, in the server: more than the model will have when memory runs out.
     write_model(world.repository, "large", large_graph())
     assert world.load("large")[0] == 200

@@ -21,28 +21,26 @@ from tests.conformance.runtime_process import runtime
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
-PID = """
-def execute(self, requests):
-    time.sleep(0.05)
+_TELL_PID = """
     value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
     return [pb_utils.InferenceResponse([value]) for _ in requests]
 """
-HANGS_ON_9 = """
+PID = f"""
+def execute(self, requests):
+    time.sleep(0.05)
+{_TELL_PID}"""
+HANGS_ON_9 = f"""
 def execute(self, requests):
     while requests[0].inputs()[0].as_numpy()[0] == 9:
         time.sleep(0.1)
-    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
-    return [pb_utils.InferenceResponse([value]) for _ in requests]
-"""
+{_TELL_PID}"""
 
-SEGFAULTS_ON_9 = """
+SEGFAULTS_ON_9 = f"""
 def execute(self, requests):
     import ctypes
     if requests[0].inputs()[0].as_numpy()[0] == 9:
         ctypes.string_at(0)
-    value = pb_utils.Tensor("OUT", np.array([os.getpid()], np.int32))
-    return [pb_utils.InferenceResponse([value]) for _ in requests]
-"""
+{_TELL_PID}"""
 
 
 def parameter(key, value):
